@@ -35,6 +35,11 @@ pub fn copy_options(data: &[u8]) {
     crate::files::filter_rules(&options.filters.join(&b'\n'));
 }
 
+/// The older version that patches are applied to, which is said to have `old` bytes.
+pub fn patch_base(old: u64) -> Vec<u8> {
+    [&seeds::content::base(), noise(old.min(1 << 16) as usize)].concat()
+}
+
 /// A patch, and the lengths of what it is of and of what it makes.
 pub fn copy_patch(data: &[u8]) {
     let mut source = Source::new(data);
@@ -45,7 +50,7 @@ pub fn copy_patch(data: &[u8]) {
             assert!(base.start <= base.end && base.end <= old);
         }
     }
-    let base = [&seeds::content::base(), noise(old.min(1 << 16) as usize)].concat();
+    let base = patch_base(old);
     for len in [new, new.saturating_sub(1), u64::MAX] {
         if let Some(made) = fuzzing::apply_patch(patch, &base, len) {
             assert_eq!(made.len() as u64, len);

@@ -45,10 +45,10 @@ pub use client::Client;
 use copy::{CopyEvent, CopyRequest, CopySummary};
 pub use messages::{
     Announced, AnswerLine, ApiError, CallEnd, Chunk, ContentRequest, DescriptorRequest, EntryKind, ErrorKind,
-    Event, Fetch, FetchState, GcReply, GcRequest, GetRequest, GetUpdate, Held, IndexRequest, Indexed,
-    ListRequest, ListedEntry, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem, Progress, PutKind,
-    PutReply, PutRequest, SearchEffort, Searched, Seconds, ShareRequest, Status, StayRequest, Summary,
-    TicketTerms, TransferEvent, UpdateCounts,
+    Event, Fetch, FetchState, FileDelta, GcReply, GcRequest, GetRequest, GetUpdate, Held, IndexRequest,
+    Indexed, ListRequest, ListedEntry, MAX_BOUNDARIES, Object, OpenPutRequest, PartReply, Problem, Progress,
+    PutKind, PutReply, PutRequest, SearchEffort, Searched, Seconds, ShareRequest, Status, StayRequest,
+    Summary, TicketTerms, TransferEvent, UpdateCounts,
 };
 pub use metadata::ToldMetadata;
 pub use parts::Parts;

@@ -668,6 +668,27 @@ pub struct Searched {
     pub limited: bool,
     /// Bottlenecks of the transfer, each with the second that it began in: `network`, `disk`, `processor` or `search`.
     pub bottlenecks: Vec<(Seconds, String)>,
+    /// Files that came as deltas of others that were here; the first 64 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deltas: Vec<FileDelta>,
+}
+
+/// A file that came as a delta of another one.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FileDelta {
+    /// Its path at the source.
+    #[serde(with = "names::name")]
+    pub path: Vec<u8>,
+    /// Path of the other one on the receiver.
+    #[serde(with = "names::path")]
+    pub base: PathBuf,
+    /// Why that was taken for an older version: `in_place`, or what the two have in common (`numbers`, `path_beside`, `name`,
+    /// `name_near`, `name_numbers`, `kind`, `size_and_time`, `size`).
+    pub why: String,
+    /// Bytes of the file that were made so.
+    pub made: u64,
+    /// Bytes that came for them.
+    pub came: u64,
 }
 
 /// Seconds with millisecond resolution; an integer inside, so that messages can be compared.

@@ -2,9 +2,11 @@
 //!
 //! Names are shown as everywhere in `tow`: what could paint a terminal is escaped.
 
+use std::os::unix::ffi::OsStrExt;
+
 use indicatif::{HumanBytes, HumanCount};
 use towpath_api::copy::{CopyEvent, CopySummary, Counts, FailureKind, Mode};
-use towpath_api::{ApiError, ErrorKind, Searched, Seconds, SourceList, Summary};
+use towpath_api::{ApiError, ErrorKind, FileDelta, Searched, Seconds, SourceList, Summary};
 use towpath_service::{display_name, display_text};
 
 use crate::bar::from_source;
@@ -180,6 +182,7 @@ pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
                 files => format!("{} files", number(files)),
             },
         ));
+        lines.extend(search.deltas.iter().map(|delta| delta_line(human, delta)));
     }
     if search.looked_up == 0 {
         lines.push(
@@ -215,6 +218,27 @@ pub fn explanation(human: u8, summary: &Explained<'_>) -> Vec<String> {
 }
 
 /// Line on what a transfer waited for, and since when.
+/// The line for a file that came as a delta: of what, why, and what it cost.
+fn delta_line(human: u8, delta: &FileDelta) -> String {
+    let FileDelta { path, base, why, made, came } = delta;
+    let unknown = display_text(why);
+    let why = match why.as_str() {
+        "in_place" => "it was in its place",
+        "numbers" => "its path differs in numbers of folders",
+        "path_beside" => "it has the same path in a folder beside",
+        "name" => "it has the same name",
+        "name_near" => "it has the same name near by",
+        "name_numbers" => "its path differs in numbers",
+        "kind" => "it is of the same folder and kind, and nearly as large",
+        "size_and_time" => "it has the same size and time",
+        "size" => "it has the same size",
+        _ => &unknown,
+    };
+    let (path, base) = (display_name(path), display_name(base.as_os_str().as_bytes()));
+    let [made, came] = [*made, *came].map(|bytes| number(human, bytes));
+    format!("  {path}: {came} bytes came for {made}, as a delta of {base}: {why}")
+}
+
 fn held_up(bottlenecks: &[(Seconds, String)]) -> Option<String> {
     let parts = bottlenecks.iter().take(BOTTLENECKS);
     let parts = parts.map(|(at, what)| format!("{} (from {:.1} s on)", display_text(what), at.as_f64()));
@@ -547,7 +571,22 @@ Not all was searched, as little was found; --search-effort=all searches all
 Fetched though it was found as well: 7 bytes
 Held up by: network (from 1.0 s on), \\u{1b}[31m (from 2.0 s on)"
         );
-        let many = Searched { bottlenecks: vec![(at(1), "disk".into()); 10], ..search };
+        let deltas = [("in_place", "it was in its place"), ("\x1b", "\\u{1b}")].map(|(why, shown)| {
+            let delta = FileDelta {
+                path: b"new\x1b".to_vec(),
+                base: "/old".into(),
+                why: why.into(),
+                made: 300_000,
+                came: 1234,
+            };
+            (delta, format!("  new\\u{{1b}}: 1,234 bytes came for 300,000, as a delta of /old: {shown}"))
+        });
+        let (deltas, shown): (Vec<_>, Vec<_>) = deltas.into_iter().unzip();
+        let changed = Searched { changed: 2, by_change: 597_532, deltas, ..search.clone() };
+        let told = line(Some(&changed));
+        let head = ["Made of older versions: 597,532 bytes of 2 files".to_owned()];
+        assert!(told.starts_with(&[&head[..], &shown].concat().join("\n")), "{told}");
+        let many = Searched { bottlenecks: vec![(at(1), "disk".into()); 10], ..search.clone() };
         assert!(line(Some(&many)).ends_with("disk (from 1.0 s on), and 2 more changes"));
         assert!(line(None).starts_with("Nothing was searched: it was not wanted"));
         assert!(line(Some(&Searched::default())).starts_with("Nothing was searched: the network was"));

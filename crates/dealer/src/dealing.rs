@@ -53,6 +53,8 @@ pub struct Dealer {
     /// Sources that were looked at last of those in turn.
     idle: SourceNumber,
     tested: SourceNumber,
+    /// Nothing is asked of two sources at once.
+    asks_once: bool,
 }
 
 impl Dealer {
@@ -65,7 +67,14 @@ impl Dealer {
             came: 0,
             idle: 0,
             tested: 0,
+            asks_once: false,
         }
+    }
+
+    /// From now on nothing is asked of two sources at once, so nothing comes twice. What a source owes waits for it then, also near the
+    /// end.
+    pub const fn ask_once(&mut self) {
+        self.asks_once = true;
     }
 
     /// Takes in an event at `now`, the time since the transfer began, and says what to do.
@@ -393,6 +402,9 @@ impl Dealer {
                 EndShare::First(_) | EndShare::Nothing if self.state.sources.outstanding() > 0 => {}
                 _ => return Some(chosen.run),
             }
+        }
+        if self.asks_once {
+            return None;
         }
         let borrowed = borrowing::borrow(&mut self.state, id, now)?;
         if let Some(given_up) = borrowed.instead_of {

@@ -29,6 +29,7 @@
 //! | [`doubles`] | connections within one program, for tests of what goes over them |
 //! | `protocol` | names of what is spoken |
 //! | [`own_addresses`] | the addresses of this machine, and which are of use to others |
+//! | [`address_notices`] | when these may have changed |
 //! | [`public`] | which addresses anybody may reach |
 //! | [`queued`] | bytes that wait for peers, of all connections together |
 //! | [`backoff`] | how long to wait before the next attempt |
@@ -36,6 +37,7 @@
 //! After a crash or a dropped half nothing is left on this side; the peer sees a connection that
 //! was cut off, and can tell that from one that was finished.
 
+pub mod address_notices;
 pub mod backoff;
 pub mod connection;
 pub mod doubles;
@@ -52,6 +54,7 @@ mod recv_buffer;
 pub mod tcp;
 pub mod tls;
 
+pub use address_notices::AddressNotices;
 pub use backoff::Backoff;
 pub use connection::{Connection, PeerProof, Transport};
 pub use frame::{Frame, FrameReader, FrameWriter};

@@ -2,13 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use towpath_content::NodeId;
+use towpath_link::AddressNotices;
 use towpath_protocol::Service;
-
-/// Time between two looks at this machine's addresses.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Tells whoever fetches from `service`, of the node `own`, of each address that `now` has and had not before.
 pub(crate) async fn tell_moves(
@@ -17,14 +14,14 @@ pub(crate) async fn tell_moves(
     known: Vec<SocketAddr>,
     now: impl Fn() -> Vec<SocketAddr> + Send,
 ) {
-    let mut known = known;
+    let (mut known, notices) = (known, AddressNotices::new());
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
         let new = further(&mut known, now());
         if !new.is_empty() {
             tracing::debug!(?new, "further addresses of this machine");
             service.moved(own, &new);
         }
+        notices.next().await;
     }
 }
 

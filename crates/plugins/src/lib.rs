@@ -27,6 +27,8 @@ pub mod many;
 pub mod near;
 pub mod preferred;
 pub mod registry;
+#[cfg(test)]
+mod simulated;
 pub mod takeover;
 
 pub use cascade::Cascade;

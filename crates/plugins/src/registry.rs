@@ -23,7 +23,7 @@ use towpath_transfer::finder::Finder;
 use towpath_transfer::{Root, Single, Source};
 
 use crate::Cascade;
-use crate::direct::PeerHost;
+use crate::direct::{LedTo, PeerHost};
 use crate::local::Allow;
 use crate::near::NearSource;
 use built_in::{ADAPTIVE, CASCADE, DEALER, DIRECT, HINTS, LOCAL, MIRRORS};
@@ -206,6 +206,8 @@ pub struct PluginParts {
     pub host: Option<Arc<dyn PeerHost>>,
     /// The way to the other service that stands already, as in a copy; else each `direct` dials.
     pub way: Option<Arc<dyn Source>>,
+    /// Where that one led, if further ways may be found beside it: to addresses that hints tell, or by other lines of this machine.
+    pub led: Option<LedTo>,
     /// Mirrors of this transfer.
     pub mirrors: KnownMirrors,
     /// Search of this machine's disk, if any is allowed.
@@ -470,6 +472,7 @@ mod tests {
             from: Vec::new(),
             host: None,
             way: None,
+            led: None,
             search: None,
             near: None,
         }
@@ -523,6 +526,7 @@ mod tests {
             scope: Scope::default(),
             leave_out: Arc::new(|_| false),
             effort: towpath_reuse::adaptive::Effort::Some,
+            limit_rate: 0,
         };
         let built = build(&default_tree(), &PluginParts { store, search: Some(search), ..parts() });
         assert_eq!((built.root.name(), built.remote.len(), built.local.len()), ("adaptive", 1, 1));

@@ -16,7 +16,7 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | [`wire`], [`counting`], [`packing`] | of the crate `towpath-protocol-messages`: messages and data headers, their bytes |
+//! | [`wire`], [`counting`], [`packing`], [`pack_backoff`] | of the crate `towpath-protocol-messages`: messages and data headers, their bytes |
 //! | [`incoming`], [`outgoing`] | frames on their way in and out |
 //! | [`session`] | a connection as a state machine: hellos, the asking half, silence: pure |
 //! | [`requests`] | one `Get` under way: which data frame belongs to which want: pure |
@@ -48,7 +48,6 @@
 //! | `buffers` | the memory that pieces are read into |
 //! | `deltas` | runs of bytes as deltas of what the asking side has |
 //! | [`processor`], [`processors`], [`compression`], [`rules`] | of the crate `towpath-processors`: what every chunk passes |
-//! | [`pack_backoff`] | whether packing is still tried: pure |
 //! | [`pace`] | a limit on bytes per second |
 //! | [`stall`], [`waiting`] | whether a connection has stalled; what is reported to whoever waits |
 //!
@@ -76,7 +75,6 @@ pub mod liveness;
 pub mod offer;
 pub mod outgoing;
 pub mod pace;
-pub mod pack_backoff;
 pub mod peer;
 mod peer_use;
 mod reader;
@@ -115,7 +113,7 @@ pub use stall::{Arrived, QUIET, Stall};
 pub use towpath_processors::compression::WISH as COMPRESS;
 pub use towpath_processors::{compression, processor, processors, rules};
 pub use towpath_protocol_messages as wire;
-pub use towpath_protocol_messages::{counting, packing};
+pub use towpath_protocol_messages::{counting, pack_backoff, packing};
 
 /// The last word of a receiver that has all that it came for.
 pub const HAS_ALL: &str = "has all of it";

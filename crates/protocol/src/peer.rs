@@ -368,9 +368,10 @@ impl Peer {
         let _ = ending.await;
     }
 
-    /// Asks for the first piece of an object, which [`Self::claim`] brings once it is known to be wanted.
-    pub fn get_ahead(&self, root: &Oid, oid: &Oid) {
-        self.shared.change(|callers| callers.session().get_ahead(Instant::now(), root, oid));
+    /// Asks for the first piece of an object, which [`Self::claim`] brings once it is known to be wanted; or gives that up.
+    pub fn get_ahead(&self, root: &Oid, oid: &Oid, may_be_wanted: bool) {
+        let (now, oid) = (Instant::now(), (oid, may_be_wanted));
+        self.shared.change(|callers| callers.session().get_ahead(now, root, oid));
     }
 
     /// Takes the want out of `wants` that was asked for ahead, if it is there; it ends through `sink`.

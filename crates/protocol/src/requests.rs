@@ -118,9 +118,11 @@ fn wire_want(want: &Want, by_bytes: bool) -> WireWant {
             let (offset, len) = (Some(layout.range(index).start + part.start), part.end - part.start);
             WireWant { oid: oid_field(&oid), block, offset, len: len as u32, ..WireWant::default() }
         }
-        (WantId::Piece { oid, .. }, _) if by_bytes && want.base.is_some() && id.is_whole() => {
-            let len = id.len() as u32;
-            WireWant { oid: oid_field(&oid), block, offset: Some(0), len, ..WireWant::default() }
+        (WantId::Piece { oid, layout, index }, _)
+            if by_bytes && want.base.is_some() && want.needs_no_proof() =>
+        {
+            let (offset, len) = (Some(layout.range(index).start), id.len() as u32);
+            WireWant { oid: oid_field(&oid), block, offset, len, ..WireWant::default() }
         }
         (WantId::Piece { oid, index, .. }, _) => {
             WireWant { oid: oid_field(&oid), block, first: index, count: 1, ..WireWant::default() }
@@ -387,15 +389,19 @@ impl GetUnderWay {
     }
 }
 
-/// True if `bytes` are those of the chunks, one after the other, or those of an object of one piece.
+/// True if `bytes` are those of the chunks or pieces, one after the other.
 fn are_wanted(wants: &[Want], mut bytes: &[u8]) -> bool {
     let mut is_next = |want: &Want| match want.id {
         WantId::Chunk { hash, len } => {
             let chunk = bytes.split_off(..len as usize);
             chunk.is_some_and(|chunk| ChunkHash::of(chunk) == ChunkHash(hash))
         }
-        WantId::Piece { oid, .. } if want.id.is_whole() => Oid::of(std::mem::take(&mut bytes)) == oid,
-        WantId::Piece { .. } | WantId::Block { .. } => false,
+        WantId::Piece { oid, layout, index } => {
+            let piece = bytes.split_off(..want.id.len() as usize);
+            let value = want.value.or_else(|| want.id.is_whole().then(|| *oid.digest()));
+            piece.zip(value).is_some_and(|(piece, value)| layout.value(index, piece) == value)
+        }
+        WantId::Block { .. } => false,
     };
     wants.iter().all(&mut is_next) && bytes.is_empty()
 }

@@ -158,8 +158,12 @@ impl Session {
         }
     }
 
-    /// Asks for the first piece of an object of which nothing is known yet, for [`Self::claim`].
-    pub fn get_ahead(&mut self, now: Instant, root: &Oid, oid: &Oid) {
+    /// Asks for the first piece of an object of which nothing is known yet, for [`Self::claim`]. If it may not be wanted after all,
+    /// no more of it is to come.
+    pub fn get_ahead(&mut self, now: Instant, root: &Oid, (oid, may_be_wanted): (&Oid, bool)) {
+        if !may_be_wanted {
+            return self.gets.stop_ahead(oid, &mut self.outbox);
+        }
         self.gets.give_up_ahead(&mut self.outbox);
         if self.end.is_some() {
             return;

@@ -5,6 +5,7 @@ pub mod counting;
 mod data;
 mod limits;
 mod meaning;
+pub mod pack_backoff;
 pub mod packing;
 mod pieces;
 mod words;

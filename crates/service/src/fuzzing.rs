@@ -7,7 +7,7 @@ use towpath_content::Oid;
 
 use towpath_config::shares::Share;
 pub use towpath_sync::fuzzing::{
-    FuzzedReceiver, FuzzedSender, apply_patch, make_patch, merge, read_error, read_message, read_options,
+    FuzzedReceiver, FuzzedSender, apply_patch, make_patches, merge, read_error, read_message, read_options,
     write_options,
 };
 use towpath_targets::resume::Left;

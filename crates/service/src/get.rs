@@ -37,8 +37,8 @@ use crate::transfers::PROGRESS_EVERY;
 use crate::tree_place::{TreePlace, named, tree_place};
 use crate::waiting::{self, report_wait};
 use crate::web_places::WebPlaces;
-use towpath_reuse::candidates::found_files::{Use, WHOLE};
-use towpath_sync::search::searched;
+use towpath_reuse::candidates::found_files::{MadeOfFound, Use, WHOLE};
+use towpath_sync::search::{add_deltas, searched};
 use towpath_words as words;
 
 /// Number of times a get begins anew when the producer of a live object does.
@@ -180,7 +180,9 @@ impl GetUnderWay {
         events: &mpsc::Sender<Event>,
         summary: &mut Summary,
     ) -> Result<(), Failure> {
-        let described = self.describe(true).await;
+        // Where an older version most likely spares the first piece it does not begin to come.
+        let is_eager = !self.found_files.as_ref().is_some_and(|found_files| found_files.may_spare_pieces());
+        let described = self.describe(is_eager).await;
         let (about, layout) = described.map_err(|error| what_changed(error, "what the ticket names"))?;
         if let Some(update) = &request.update {
             return get_update::run(self, (request, update), (about, layout), events, summary).await;
@@ -290,8 +292,11 @@ impl GetUnderWay {
         };
         self.peers.take_back(&self.oid);
         summarize(&session.progress().snapshot(), summary);
-        if let (Some(found_files), drawn @ 1..) = (&self.found_files, target.partial().drawn()) {
-            found_files.proved(false, drawn);
+        let drawn = target.partial().drawn();
+        if let Some(found_files) = &self.found_files
+            && (drawn > 0 || found_files.came_as_delta(&self.oid))
+        {
+            found_files.proved(&self.oid, false, drawn);
         }
         fetched
     }
@@ -340,11 +345,16 @@ impl GetUnderWay {
 
     /// Tells what was searched, and what was made of files that are here.
     fn account(&self, summary: &mut Summary) {
-        summary.search = self.plugins.adaptive.as_ref().map(|adaptive| searched(&adaptive.account()));
-        let made = self.found_files.as_ref().map(|found_files| found_files.account()).unwrap_or_default();
-        if let Some(search) = &mut summary.search {
-            (search.changed, search.by_change) = (made.files, made.bytes);
-        }
+        let Some(adaptive) = &self.plugins.adaptive else { return };
+        let mut search = searched(&adaptive.account());
+        let (made, deltas) = match &self.found_files {
+            Some(found_files) => (found_files.account(), found_files.deltas()),
+            None => (MadeOfFound::default(), adaptive.made_deltas()),
+        };
+        add_deltas(&mut search, deltas);
+        search.changed = (search.changed + made.files).saturating_sub(made.by_deltas);
+        search.by_change += made.bytes;
+        summary.search = Some(search);
         summary.kept += made.whole;
     }
 

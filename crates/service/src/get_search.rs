@@ -16,12 +16,13 @@ use towpath_reuse::disk_search::Scope;
 use crate::state::Service;
 use towpath_sync::search::within;
 
-/// Search for what the ticket of `node` names, or what comes from the web; nowhere if that is not wanted.
+/// Search for what the ticket of `node` names, or what comes from the web, at `limit_rate` bytes a second at most; nowhere if that
+/// is not wanted.
 pub(crate) fn search(
     service: &Service,
     request: &GetRequest,
     node: Option<NodeId>,
-    is_web: bool,
+    (is_web, limit_rate): (bool, u64),
 ) -> Option<Search> {
     if request.no_search {
         return None;
@@ -31,7 +32,7 @@ pub(crate) fn search(
     if !scope.beyond_destination && scope.extra.is_empty() && !has_files(&scope.start) {
         return None;
     }
-    Some(within(&service.store, scope, request.search_effort))
+    Some(within(&service.store, scope, (request.search_effort, limit_rate)))
 }
 
 /// True if the sender may learn what lies anywhere on this disk.

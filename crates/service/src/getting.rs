@@ -25,8 +25,8 @@ use towpath_protocol::{HAS_ALL, HAS_THE_REST, HolderSink, Pace, PeerConfig, Peer
 use towpath_reuse::candidates::found_files::FoundFiles;
 use towpath_store::{About, MemoryStore, ObjectKind, State, Store};
 use towpath_transfer::{
-    Context, Description, FetchError, Group, ObjectRequest, Outcome, Query, Root, Session, SessionConfig,
-    Single, Source, SourceId, Target, progress,
+    Context, Description, FetchError, FirstPiece, Group, ObjectRequest, Outcome, Query, Root, Session,
+    SessionConfig, Single, Source, SourceId, Target, progress,
 };
 
 use crate::get_search;
@@ -266,7 +266,8 @@ impl GetUnderWay {
     ) -> Result<(About, Option<Layout>), Outcome> {
         let (answers, mut inbox) = mpsc::channel(4);
         // Of a live object it isn't known what there is of it yet.
-        let query = Query { eager: eager && !oid.is_live(), ..Query::about(oid) };
+        let first = if eager && !oid.is_live() { FirstPiece::Wanted } else { FirstPiece::Unsaid };
+        let query = Query { first, ..Query::about(oid) };
         let asking = source.describe(query, &self.context, answers);
         match tokio::join!(asking, inbox.recv()) {
             (_, Some(Description::Object { about, layout, .. })) => Ok((about, layout)),
@@ -369,7 +370,7 @@ pub(crate) fn behind(
     let peers = Arc::new(GetPeers::new(Arc::clone(&service.door.standing)));
     let meeting =
         ticket.as_ref().and_then(|ticket| GetMeeting::begin(service, ticket, sender.clone(), &peers));
-    let search = get_search::search(service, request, node, is_web);
+    let search = get_search::search(service, request, node, (is_web, web.rate(request)));
     let scope = search.as_ref().map(|search| search.scope.clone());
     let rules = WebRules::new(Arc::clone(&peer.receive_pace), request.require_encryption);
     let WebWays { way, similar, mirrors } = web.ways(is_web, rules.clone());
@@ -379,13 +380,14 @@ pub(crate) fn behind(
             let host = Some(Arc::clone(&peers) as Arc<dyn PeerHost>);
             let (allow, from) = (Arc::clone(&allow), local_ends(service, &request.bind)?);
             let near = near.map(|near| near.source.clone());
-            let parts = PluginParts { store, allow, identity, peer, from, host, way, mirrors, search, near };
+            let led = None;
+            let parts =
+                PluginParts { store, allow, identity, peer, from, host, way, led, mirrors, search, near };
             registry::build(&service.config().plugins, &parts)
         }
     };
     let measured = scope.zip(bare.adaptive.clone()).filter(|_| !service.processors().inspect_any());
-    let found_files =
-        measured.map(|(scope, adaptive)| Arc::new(FoundFiles::new(scope, adaptive, web.rate(request))));
+    let found_files = measured.map(|(scope, adaptive)| Arc::new(FoundFiles::new(scope, adaptive)));
     let (plugins, for_tree) = wrapped(service, request, bare);
     Ok(GetUnderWay {
         service: Arc::clone(service),

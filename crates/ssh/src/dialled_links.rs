@@ -83,7 +83,7 @@ impl DialledLink {
             match dialled {
                 Ok((peer, address)) => {
                     let (since, closed) = (Instant::now(), peer.closed());
-                    if came.send(RaceConnection { peer, dialled: None }).await.is_err() {
+                    if came.send(RaceConnection { peer, dialled: None, address: None }).await.is_err() {
                         return;
                     }
                     tokio::select! {
@@ -144,7 +144,7 @@ impl DialledLink {
                 Ok((peer, _)) => {
                     // Whoever draws from it may drop it.
                     let (closed, _end) = (peer.closed(), FurtherLinkEnd(Arc::downgrade(&peer)));
-                    if came.send(RaceConnection { peer, dialled: None }).await.is_ok() {
+                    if came.send(RaceConnection { peer, dialled: None, address: None }).await.is_ok() {
                         closed.await;
                     }
                 }

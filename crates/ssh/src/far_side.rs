@@ -1,6 +1,6 @@
 //! The other side of a copy, and connections to it beside ssh's pipe.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub struct RaceConnection {
     pub peer: Arc<Peer>,
     /// The address, if this side dialled it.
     pub dialled: Option<SocketAddr>,
+    /// Address of the other side.
+    pub address: Option<IpAddr>,
 }
 
 /// The other side, as its connections are started.
@@ -44,7 +46,13 @@ impl Other {
         let connection = dial_any(addresses, identity, self.peer, &DialConfig::default()).await?;
         let port = addresses.first().map(SocketAddr::port);
         let dialled = connection.address.zip(port).map(SocketAddr::from);
-        Ok(RaceConnection { peer: self.start(connection), dialled })
+        Ok(RaceConnection { dialled, ..self.take(connection) })
+    }
+
+    /// Takes a connection that the other side dialled.
+    pub fn take(&self, connection: Connection) -> RaceConnection {
+        let address = connection.address;
+        RaceConnection { peer: self.start(connection), dialled: None, address }
     }
 
     /// The same out by one of this machine's links, which the other side is told, with the number of this connection among those

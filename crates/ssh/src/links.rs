@@ -277,7 +277,7 @@ mod tests {
         loop {
             let pending = listener.accept().await.unwrap();
             let connection = pending.handshake(Timeouts::default().handshake).await.unwrap();
-            came.send(RaceConnection { peer: other.start(connection), dialled: None }).await.unwrap();
+            came.send(other.take(connection)).await.unwrap();
         }
     }
 

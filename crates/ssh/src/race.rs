@@ -22,7 +22,7 @@ use towpath_content::NodeId;
 use towpath_content::lock::lock;
 use towpath_link::Identity;
 use towpath_link::tcp::{Listener, LocalEnd, Timeouts};
-use towpath_plugins::direct::DirectConfig;
+use towpath_plugins::direct::{DirectConfig, LedTo};
 use towpath_plugins::{Direct, Takeover};
 use towpath_protocol::{Peer, PeerConfig, Service};
 
@@ -38,6 +38,7 @@ use crate::moving::OwnAddresses;
 use crate::race_status::RaceStatus;
 use crate::told_addresses::{addresses_to_dial, addresses_to_send, of_links};
 
+pub use crate::moving::lead_to;
 pub use crate::told_addresses::{MAX_ADDRESSES, SshConnection};
 
 /// Time that a copy which may use nothing else waits for a connection.
@@ -64,6 +65,8 @@ pub struct Race {
     wishes: LinkWishes,
     links: Vec<String>,
     own: OwnAddresses,
+    /// Configuration of connections by further ways.
+    further: PeerConfig,
     /// Where the other side is, as far as it has told by now.
     theirs: watch::Sender<Vec<SocketAddr>>,
     token: CancellationToken,
@@ -93,6 +96,8 @@ impl Race {
         let (asks_in, asks) = watch::channel(1);
         let (reach, reach_out) = watch::channel(1);
         let (identity, wishes) = (identity.clone(), LinkWishes::default());
+        let silence = LINK_SILENCE.min(other.config.silence);
+        let further = PeerConfig { silence, ..other.config.clone() };
         let (theirs, own) = (watch::Sender::default(), OwnAddresses::of(local, ssh, addresses.clone()));
         let racer = Racer {
             identity,
@@ -110,7 +115,7 @@ impl Race {
         };
         let (racer, end) = (Some(racer), token.clone().drop_guard());
         let links = links.iter().map(ToString::to_string).collect();
-        let race = Self { racer, status, asks, reach, wishes, links, own, theirs, token, _end: end };
+        let race = Self { racer, status, asks, reach, wishes, links, own, further, theirs, token, _end: end };
         Ok((race, addresses))
     }
 
@@ -132,6 +137,21 @@ impl Race {
     /// This side's addresses, of which the other one is to be told each change.
     pub fn own_addresses(&self) -> OwnAddresses {
         self.own.clone()
+    }
+
+    /// Where the connection leads that was chosen, for who finds further ways beside it; and how those are to be configured. None where
+    /// links were named: then there are no others.
+    pub fn led(&self) -> Option<(LedTo, PeerConfig)> {
+        let status = self.status.clone();
+        self.links.is_empty().then(|| {
+            let led: LedTo = Arc::new(move || status.borrow().led());
+            (led, self.further.clone())
+        })
+    }
+
+    /// Addresses of the other side, as far as it has told by now.
+    pub fn their_addresses(&self) -> watch::Receiver<Vec<SocketAddr>> {
+        self.theirs.subscribe()
     }
 
     /// Connections that the other side is to have dialled, on the side that asks for data. It is to be told each change.
@@ -207,8 +227,9 @@ async fn accept(
                 match shaken {
                     // One too many is closed by being dropped.
                     Ok(connection) if connection.peer == other.peer => {
-                        let peer = other.start(connection);
-                        let taken = came.try_send(RaceConnection { peer: Arc::clone(&peer), dialled: None });
+                        let connection = other.take(connection);
+                        let peer = Arc::clone(&connection.peer);
+                        let taken = came.try_send(connection);
                         // Who dialled by a link gives it up as soon.
                         if taken.is_ok() && greeted(&peer).await && peer.source().path().is_some() {
                             peer.set_silence(LINK_SILENCE);
@@ -308,11 +329,14 @@ impl Racer {
     ) {
         let mut attempts = DialAttempts::new();
         loop {
-            let RaceConnection { peer, dialled } = self.find(theirs, chosen.is_some(), &mut attempts).await;
+            let RaceConnection { peer, dialled, address } =
+                self.find(theirs, chosen.is_some(), &mut attempts).await;
             let since = Instant::now();
             let further = FurtherConnections::new(self.other.clone(), self.identity.clone(), dialled);
             standing.push(Arc::clone(&peer));
-            self.status.send_modify(|status| status.stands = true);
+            let port = theirs.first().map(SocketAddr::port);
+            let led = dialled.or_else(|| Some(SocketAddr::new(address?.to_canonical(), port?)));
+            self.status.send_modify(|status| (status.stands, status.led) = (true, led));
             match &chosen {
                 Some(chosen) => {
                     let config =
@@ -323,7 +347,7 @@ impl Racer {
                 }
                 None => self.keep(further, standing).await,
             }
-            self.status.send_modify(|status| status.stands = false);
+            self.status.send_modify(|status| (status.stands, status.led) = (false, None));
             attempts.lost(since.elapsed());
         }
     }
@@ -373,7 +397,9 @@ impl Racer {
                 }
                 Ok(()) = self.reach.changed() => {
                     standing.retain(|peer| peer.ended().is_none());
-                    further.dial(self.reach.borrow_and_update().saturating_sub(standing.len()));
+                    // The other side dials by further ways of its own beside those that it wants.
+                    let own = standing.iter().filter(|peer| peer.source().path().is_none()).count();
+                    further.dial(self.reach.borrow_and_update().saturating_sub(own));
                 }
                 Some(peer) = further.next() => standing.extend(peer),
             }
@@ -476,7 +502,7 @@ mod tests {
         racer: &mut Racer,
         theirs: &[SocketAddr],
     ) -> (Direct, FurtherConnections, Vec<Arc<Peer>>) {
-        let RaceConnection { peer, dialled } = racer.find(theirs, true, &mut DialAttempts::new()).await;
+        let RaceConnection { peer, dialled, .. } = racer.find(theirs, true, &mut DialAttempts::new()).await;
         let further = FurtherConnections::new(racer.other.clone(), racer.identity.clone(), dialled);
         let config = DirectConfig { connections: 4, ..DirectConfig::default() };
         (Direct::over_several(Arc::clone(&peer), racer.identity.clone(), config), further, vec![peer])
@@ -575,7 +601,7 @@ mod tests {
             [near, second].map(|connection| Peer::start(connection, PeerConfig::default(), None));
         let first_ends = first.closed();
         for peer in [first, second] {
-            came_in.send(RaceConnection { peer, dialled: None }).await.unwrap();
+            came_in.send(RaceConnection { peer, dialled: None, address: None }).await.unwrap();
         }
         let greeting = async {
             first_ends.await;

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FileType, Stat};
+use towpath_content::tree::Time;
 
 /// Time for which a fresh stamp is distrusted: twice the slowest usual tick of Linux (10 ms at 100 Hz).
 pub const TICK: Duration = Duration::from_millis(20);
@@ -66,6 +67,11 @@ impl Stamp {
         }
     }
 
+    /// Last change of the content, as trees have it.
+    pub const fn modified(&self) -> Time {
+        Time { seconds: self.mtime_ns.div_euclid(NANOS), nanos: self.mtime_ns.rem_euclid(NANOS) as u32 }
+    }
+
     /// True if an equal stamp at any later time proves equal content, given that the content was
     /// read no earlier than `now`.
     ///
@@ -102,6 +108,14 @@ mod tests {
     use std::io::Write;
 
     const MS: i64 = 1_000_000;
+
+    #[test]
+    fn times_are_seconds_and_less_than_one() {
+        let modified = |mtime_ns| Stamp { dev: 1, ino: 1, size: 1, mtime_ns, ctime_ns: 0 }.modified();
+        for (nanos, seconds, rest) in [(0, 0, 0), (1_500_000_000, 1, 500_000_000), (-1, -1, 999_999_999)] {
+            assert_eq!(modified(nanos), Time { seconds, nanos: rest }, "{nanos}");
+        }
+    }
 
     #[test]
     fn a_stamp_is_settled_once_its_times_are_older_than_a_tick() {

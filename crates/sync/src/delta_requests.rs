@@ -5,42 +5,38 @@
 use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use towpath_content::Oid;
 
 use super::file::CopyFile;
 use super::network_look::NetworkLook;
 use towpath_content::delta::exchange::{
-    Base, MAX_OUTLINES, NextSignature, PatchParts, Request, Requester, SignedParts, parts,
+    Base, MAX_OUTLINES, MAX_SIGNATURE_LEN, NextSignature, PatchParts, Request, Requester, SignedParts, parts,
 };
 use towpath_content::lock::lock;
+use towpath_reuse::delta::made::{MadeDelta, MadeDeltas};
 use towpath_reuse::policy::network::Network;
 use towpath_reuse::policy::table::MISSES;
 
-/// Bytes of signatures on their way, of files that were not answered; further ones are asked for as they are.
-const MOST_SIGNED: u64 = 8 << 20;
+/// Bytes of signatures on their way, of files that were not answered; what finds no room is asked for as it is.
+const MOST_SIGNED: usize = 8 << 20;
 
 /// See the head of this module.
 pub struct DeltaRequests {
     network: NetworkLook,
-    account: Arc<DeltaAccount>,
+    counts: Mutex<DeltaCounts>,
+    /// Bytes that further signatures may have.
+    room: Arc<Semaphore>,
 }
 
 /// What came of requests so far.
 #[derive(Default)]
-struct DeltaAccount {
-    counts: Mutex<DeltaCounts>,
-}
-
-#[derive(Default, Clone, Copy)]
 struct DeltaCounts {
-    /// Bytes of signatures of files that were not answered.
-    outstanding: u64,
     /// How often the sender had a base that was named, and how often not.
     hits: u64,
     misses: u64,
-    /// Files that were made of older versions, and bytes that did not have to come.
-    files: u64,
-    saved: u64,
+    /// Files that were made of older versions.
+    made: MadeDeltas,
 }
 
 /// Base in a request.
@@ -51,40 +47,14 @@ pub struct DescribedBase {
     pub requester: Requester,
     /// Number of its parts, and of those whose signatures follow the request.
     parts: (u64, u64),
-    _signed: SignedBytes,
-}
-
-/// Bytes of signatures that are on their way, until it is dropped.
-struct SignedBytes {
-    bytes: u64,
-    account: Arc<DeltaAccount>,
-}
-
-impl DeltaAccount {
-    fn counts(&self) -> DeltaCounts {
-        *lock(&self.counts)
-    }
-
-    fn count(&self, count: impl FnOnce(&mut DeltaCounts)) {
-        count(&mut lock(&self.counts));
-    }
-
-    fn sign(self: &Arc<Self>, bytes: u64) -> SignedBytes {
-        self.count(|counts| counts.outstanding += bytes);
-        SignedBytes { bytes, account: Arc::clone(self) }
-    }
-}
-
-impl Drop for SignedBytes {
-    fn drop(&mut self) {
-        self.account.count(|counts| counts.outstanding -= self.bytes);
-    }
+    /// Room of its signatures, until the answer.
+    _signed: OwnedSemaphorePermit,
 }
 
 impl DeltaRequests {
     /// Asks as `network` makes it worth.
     pub fn new(network: NetworkLook) -> Self {
-        Self { network, account: Arc::default() }
+        Self { network, counts: Mutex::default(), room: Arc::new(Semaphore::new(MOST_SIGNED)) }
     }
 
     /// The network, if to know it could save so many bytes. The first time this waits a little for somebody to know it. Blocks.
@@ -115,21 +85,23 @@ impl DeltaRequests {
         }
         let old_bytes = files.iter().filter_map(|file| file.base().size()).fold(0, u64::saturating_add);
         let network = self.network_for(old_bytes);
-        let DeltaCounts { outstanding, hits, misses, .. } = self.account.counts();
-        let (may_name, is_idle) = (!must_sign && misses < MISSES + hits, outstanding == 0);
+        let DeltaCounts { hits, misses, .. } = *lock(&self.counts);
+        let may_name = !must_sign && misses < MISSES + hits;
+        let is_idle = self.room.available_permits() == MOST_SIGNED;
         let describe = |file: &&Arc<CopyFile>| {
             let old = file.base().size().filter(|old| network.likes_name(*old, file.wanted().size))?;
-            if self.account.counts().outstanding > MOST_SIGNED {
+            if self.room.available_permits() < MAX_SIGNATURE_LEN {
                 return None;
             }
             let (base, bytes) = describe(file, old, &network, may_name)?;
-            Some((old, base, self.account.sign(bytes)))
+            let signed = Arc::clone(&self.room).try_acquire_many_owned(u32::try_from(bytes).ok()?);
+            Some((old, base, signed.ok()?))
         };
         let described: Vec<_> = files.par_iter().with_max_len(4).map(describe).collect();
-        let is_in_parts = |(_, base, _): &&(u64, Base, SignedBytes)| base.ahead() > 0;
+        let is_in_parts = |(_, base, _): &&(u64, Base, OwnedSemaphorePermit)| base.ahead() > 0;
         let in_parts = described.iter().flatten().filter(is_in_parts).count();
         let outlines = if network.likes_outlines() { MAX_OUTLINES } else { 0 };
-        let request = |(file, described): (&&Arc<CopyFile>, Option<(u64, Base, SignedBytes)>)| {
+        let request = |(file, described): (&&Arc<CopyFile>, Option<(u64, Base, OwnedSemaphorePermit)>)| {
             let (old, mut base, signed) = described?;
             if let Base::Parts { count, ahead } = &mut base {
                 *ahead = network.signatures_ahead(*count as u32, is_idle && in_parts == 1).into();
@@ -143,7 +115,8 @@ impl DeltaRequests {
 
     /// Whether the sender had a base that was named.
     pub fn named(&self, is_hit: bool) {
-        self.account.count(|counts| *if is_hit { &mut counts.hits } else { &mut counts.misses } += 1);
+        let mut counts = lock(&self.counts);
+        *if is_hit { &mut counts.hits } else { &mut counts.misses } += 1;
     }
 
     /// The signatures that follow an ask for a file at once, one after the other: the first one is on its way while the second
@@ -161,26 +134,22 @@ impl DeltaRequests {
         }
     }
 
-    /// A file was made of its older version.
-    pub fn made(&self) {
-        self.account.count(|counts| counts.files += 1);
+    /// A file was made of its older version, for which so many bytes came.
+    pub fn made(&self, file: &CopyFile, came: u64) {
+        let Some((base, reason)) = file.base().named() else { return };
+        let (path, made) = (file.wanted().shown.clone(), file.size());
+        lock(&self.counts).made.add(MadeDelta { path, base, reason, made, came }, true);
     }
 
-    /// So many bytes did not have to come.
-    pub fn saved(&self, bytes: u64) {
-        self.account.count(|counts| counts.saved += bytes);
-    }
-
-    /// How many files were made so, and how many bytes did not have to come.
-    pub fn made_of_older(&self) -> (u64, u64) {
-        let DeltaCounts { files, saved, .. } = self.account.counts();
-        (files, saved)
+    /// Files that were made so.
+    pub fn made_of_older(&self) -> MadeDeltas {
+        lock(&self.counts).made.clone()
     }
 }
 
 impl DescribedBase {
     /// Of a request whose base has so many bytes.
-    fn new(request: &Request, old: u64, signed: SignedBytes) -> Self {
+    fn new(request: &Request, old: u64, signed: OwnedSemaphorePermit) -> Self {
         let oid = if let Base::Named(oid) = request.base { Some(oid) } else { None };
         let parts = if let Base::Parts { count, ahead } = request.base { (count, ahead) } else { (1, 0) };
         Self { oid, requester: Requester::new(request, old), parts, _signed: signed }

@@ -277,7 +277,7 @@ impl DescribedSupplier {
         let (receiving, found_files) = (Weak::clone(&self.receiving), self.found_files.clone());
         let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
             if let Some((is_same, found_files)) = is_same.zip(found_files) {
-                found_files.proved(is_same, file.partial().drawn());
+                found_files.proved(&oid, is_same, file.partial().drawn());
             }
             if let Err(error) = result {
                 give_up(&file, &error, receiving.upgrade().as_deref());

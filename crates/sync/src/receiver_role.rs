@@ -1,6 +1,7 @@
 //! The receiving side, from the first entry to the last sync: the plugins that bring bytes, the thread that merges, and the
 //! summary at the end.
 
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +11,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use towpath_api::copy::{CopySummary, Via};
-use towpath_content::Oid;
+use towpath_content::{Hint, Oid};
+use towpath_plugins::direct::LedTo;
 use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Direct, Inspected, Takeover, takeover};
-use towpath_protocol::ControlReceiver;
+use towpath_protocol::{ControlReceiver, PeerConfig};
 use towpath_reuse::adaptive::Adaptive;
 use towpath_reuse::disk_search::Scope;
 use towpath_store::Store;
@@ -36,7 +38,7 @@ use super::tree_link::TreeLink;
 use crate::error::CopyError;
 use towpath_reuse::candidates::search::CandidateSearch;
 use towpath_reuse::policy::network::Network;
-use towpath_ssh::race::{Race, STAND_LIMIT};
+use towpath_ssh::race::{Race, STAND_LIMIT, lead_to};
 use towpath_sync_messages::race_talk::tell_wishes;
 
 /// Names of the two ways to the other side.
@@ -54,13 +56,15 @@ pub async fn receive(
     destined: Destined,
     inbox: &mut ControlReceiver,
     mut race: Option<Race>,
-    theirs: &[std::net::SocketAddr],
+    theirs: &[SocketAddr],
 ) -> Result<CopySummary, CopyError> {
     let options = &endpoint.options;
     let receiving = receiving(&endpoint.host, options, endpoint.events.clone(), endpoint.is_remote_end);
     let takeover = begin_race(endpoint, race.as_mut(), theirs).await?;
-    let Tree { root, adaptive, .. } = plugins(endpoint, &destined.path, Arc::clone(&takeover));
-    let (session, _hints) = session(endpoint, root, Arc::clone(&takeover) as Arc<dyn OfferSource>);
+    let Tree { root, adaptive, .. } =
+        plugins(endpoint, &destined.path, Arc::clone(&takeover), race.as_ref().and_then(Race::led));
+    let (session, hints) = session(endpoint, root, Arc::clone(&takeover) as Arc<dyn OfferSource>);
+    let _leading = lead_to(hints, race.as_ref().map(Race::their_addresses));
     let session = Arc::new(session);
     let first = Arc::new(FirstFiles::new(!options.whole_file));
     let look = look(&takeover, adaptive.as_ref(), (options.limit_rate as f64, Arc::clone(&first)));
@@ -93,11 +97,13 @@ pub async fn receive(
     receiving.check().and(result).inspect_err(|error| receiving.stop(error.clone()))?;
     let mut summary = receiving.account.summary();
     add_sources(&mut summary, &progress.snapshot(), &endpoint.other);
-    summary.search = adaptive.map(|adaptive| search::searched(&adaptive.account()));
-    let (changed, saved) = supplier.made_of_older();
-    if changed > 0 {
-        let searched = summary.search.get_or_insert_default();
-        (searched.changed, searched.by_change) = (changed, saved);
+    let mut deltas = supplier.made_of_older();
+    if let Some(adaptive) = adaptive {
+        summary.search = Some(search::searched(&adaptive.account()));
+        deltas = deltas.and(adaptive.made_deltas());
+    }
+    if deltas.files > 0 {
+        search::add_deltas(summary.search.get_or_insert_default(), deltas);
     }
     Ok(summary)
 }
@@ -107,7 +113,7 @@ pub async fn receive(
 async fn begin_race(
     endpoint: &Endpoint,
     mut race: Option<&mut Race>,
-    theirs: &[std::net::SocketAddr],
+    theirs: &[SocketAddr],
 ) -> Result<Arc<Takeover>, CopyError> {
     let (via, timeout) = (endpoint.options.via, Duration::from_secs(endpoint.options.timeout));
     let first = Arc::new(Direct::over(Arc::clone(&endpoint.peer), endpoint.host.identity.clone()));
@@ -160,12 +166,19 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// The configured plugins, with the best way to the other side.
-fn plugins(endpoint: &Endpoint, destination: &Path, takeover: Arc<Takeover>) -> Tree {
+/// The configured plugins, with the best way to the other side, and where that leads if further ones may be found.
+fn plugins(
+    endpoint: &Endpoint,
+    destination: &Path,
+    takeover: Arc<Takeover>,
+    led: Option<(LedTo, PeerConfig)>,
+) -> Tree {
     let (store, allow) = (Arc::clone(&endpoint.host.store) as Arc<dyn Store>, allow(endpoint, destination));
-    let (identity, (peer, from, host, mirrors, near)) = (endpoint.host.identity.clone(), Default::default());
+    let (identity, (from, host, mirrors, near)) = (endpoint.host.identity.clone(), Default::default());
     let (way, search) = (Some(takeover as Arc<dyn Source>), search::of(endpoint, destination));
-    let parts = PluginParts { store, allow, identity, peer, from, host, way, mirrors, search, near };
+    let (led, peer) = led.unzip();
+    let peer = peer.unwrap_or_default();
+    let parts = PluginParts { store, allow, identity, peer, from, host, way, led, mirrors, search, near };
     registry::build(&endpoint.host.plugins, &parts)
 }
 
@@ -197,7 +210,7 @@ fn session(
     endpoint: &Endpoint,
     root: Arc<dyn Root>,
     offers: Arc<dyn OfferSource>,
-) -> (Session, watch::Sender<Vec<towpath_content::Hint>>) {
+) -> (Session, watch::Sender<Vec<Hint>>) {
     let root = Inspected::wrap(root, &endpoint.host.processors);
     let (hints_in, hints) = watch::channel(Vec::new());
     let context = Context { root: Oid::of(b"copy"), node: Some(endpoint.peer.node()), secret: None, hints };

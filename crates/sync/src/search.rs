@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use towpath_api::copy::CopyOptions;
-use towpath_api::{SearchEffort, Searched, Seconds};
+use towpath_api::{FileDelta, SearchEffort, Searched, Seconds};
 use towpath_files::is_temporary_name;
 use towpath_reuse::adaptive::{Account, Bottleneck, Effort, Search};
+use towpath_reuse::delta::made::{MadeDelta, MadeDeltas};
 use towpath_reuse::disk_search::Scope;
 use towpath_store::DiskStore;
 
@@ -23,17 +24,19 @@ pub fn of(endpoint: &Endpoint, destination: &Path) -> Option<Search> {
     if options.no_search || options.whole_file {
         return None;
     }
-    Some(within(&endpoint.host.store, scope(options, destination)?, options.search_effort))
+    let scope = scope(options, destination)?;
+    Some(within(&endpoint.host.store, scope, (options.search_effort, options.limit_rate)))
 }
 
-/// The search of a copy or a get within `scope`: both leave out the same and have the same budget, one for each transfer.
-pub fn within(store: &Arc<DiskStore>, scope: Scope, asked: SearchEffort) -> Search {
+/// The search of a copy or a get within `scope`: both leave out the same and have the same budget, one for each transfer. The
+/// network brings at most `limit_rate` bytes a second, 0 if nobody knows.
+pub fn within(store: &Arc<DiskStore>, scope: Scope, (asked, limit_rate): (SearchEffort, u64)) -> Search {
     let leave_out = Arc::new(|name: &OsStr| is_temporary_name(name.as_bytes()));
     let effort = match asked {
         SearchEffort::Some => Effort::Some,
         SearchEffort::All => Effort::All,
     };
-    Search { store: Arc::clone(store), scope, leave_out, effort }
+    Search { store: Arc::clone(store), scope, leave_out, effort, limit_rate }
 }
 
 /// From the destination outwards; nothing if there is nowhere to begin.
@@ -79,5 +82,17 @@ pub fn searched(account: &Account) -> Searched {
         bottlenecks: changes
             .map(|(at, what)| (Seconds::from_duration(*at), bottleneck(*what).to_owned()))
             .collect(),
+        deltas: Vec::new(),
     }
+}
+
+/// Adds files that came as deltas.
+pub fn add_deltas(search: &mut Searched, deltas: MadeDeltas) {
+    search.changed += deltas.files;
+    search.by_change += deltas.saved;
+    let told = |MadeDelta { path, base, reason, made, came }| {
+        let why = reason.to_owned();
+        FileDelta { path, base, why, made, came }
+    };
+    search.deltas.extend(deltas.listed.into_iter().map(told));
 }

@@ -19,7 +19,7 @@ const MAX_UNPACKED: u64 = 256 << 10;
 
 /// Parts that a message may have, each list by the numbers of its fields: an empty part takes a hundred times its
 /// bytes once it is read.
-const MOST_PARTS: [(&[u32], usize); 9] = [
+const MOST_PARTS: [(&[u32], usize); 10] = [
     (&[1, 2, 1], 100_000), // sources of a start
     (&[1, 5], 256),        // addresses of both, and those that an error names
     (&[2, 1], 256),
@@ -28,6 +28,7 @@ const MOST_PARTS: [(&[u32], usize); 9] = [
     (&[8, 4, 5], MOST_SOURCES), // sources in an event, and in a summary
     (&[9, 1, 12], MOST_LISTED),
     (&[9, 1, 13, 14], MOST_LISTED), // bottlenecks
+    (&[9, 1, 13, 15], MOST_DELTAS),
     (&[16, 1], 256),
 ];
 
@@ -346,8 +347,8 @@ mod report;
 mod tree_part;
 
 pub use fatal::Fatal;
-use report::MOST_LISTED;
 pub use report::{CopyReport, EndReport};
+use report::{MOST_DELTAS, MOST_LISTED};
 pub use tree_part::TreePart;
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::path::Path;
 
 use towpath_content::delta::exchange::{Base, Reply, Request, SMALL};
-use towpath_content::tree::Time;
 use towpath_files::FileError;
 use towpath_protocol::offer::EntryTag;
 use towpath_store::{FileRecord, Hashed, Stamp, Store, StoreError, hash_and_keep};
@@ -125,13 +124,8 @@ pub fn read_changed(
 pub fn now(seen: &towpath_files::Stamp, hashed: &Stamp) -> towpath_files::Stamp {
     match store_stamp(seen) == *hashed {
         true => *seen,
-        false => towpath_files::Stamp { size: hashed.size, modified: time(hashed.mtime_ns), ..*seen },
+        false => towpath_files::Stamp { size: hashed.size, modified: hashed.modified(), ..*seen },
     }
-}
-
-fn time(nanos: i64) -> Time {
-    const SECOND: i64 = 1_000_000_000;
-    Time { seconds: nanos.div_euclid(SECOND), nanos: nanos.rem_euclid(SECOND) as u32 }
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt;
 use towpath_content::pieces::MIN_LOG2;
 use towpath_transfer::following::BaseReader;
 
-/// Bytes from which on a file is worth reading for pieces of it.
-pub const WORTH_READING: u64 = 1 << (MIN_LOG2 + 1);
+/// Bytes from which on a file is worth reading for pieces of it: it has several.
+pub const WORTH_READING: u64 = (1 << MIN_LOG2) + 1;
 
 /// The older version, open.
 #[derive(Debug)]

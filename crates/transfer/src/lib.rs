@@ -56,7 +56,7 @@ pub use metadata::Metadata;
 pub use progress::Progress;
 pub use root::{Advice, ObjectFacts, OpenWays, RestWay, Root, Single};
 pub use session::{FetchError, Fetched, ObjectRequest, Session, SessionConfig, in_seconds};
-pub use source::{Context, Description, Query, RecipePart, Sink, Source, SourceState};
+pub use source::{Context, Description, FirstPiece, Query, RecipePart, Sink, Source, SourceState};
 pub use source_id::SourceId;
 pub use target::{Announcing, BoundSink, Target};
 pub use want::{

@@ -58,6 +58,17 @@ pub struct Context {
     pub hints: watch::Receiver<Vec<Hint>>,
 }
 
+/// An object's first piece, as whoever asks about the object sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstPiece {
+    /// Nothing is said of it.
+    Unsaid,
+    /// It will be wanted as soon as the answer has come: who can bring it sooner by that may begin.
+    Wanted,
+    /// It is compared with what is here first: who began to bring it may stop.
+    MayBeHere,
+}
+
 /// A question about an object.
 #[derive(Debug, Clone)]
 pub struct Query {
@@ -72,9 +83,8 @@ pub struct Query {
     pub follow: bool,
     /// The recipe of a content object is wanted. Whoever has none answers the rest.
     pub recipe: bool,
-    /// The first piece will be wanted as soon as the answer has come: who can bring it sooner by that may
-    /// begin.
-    pub eager: bool,
+    /// What is said of the first piece, which may come before the answer.
+    pub first: FirstPiece,
     /// Samples of all pieces of a content object are wanted ([`crate::following`]). Whoever has none answers
     /// the rest.
     pub samples: bool,
@@ -83,7 +93,15 @@ pub struct Query {
 impl Query {
     /// Asks what it is, and nothing else.
     pub const fn about(oid: Oid) -> Self {
-        Self { oid, coverage: None, proofs: None, follow: false, recipe: false, eager: false, samples: false }
+        Self {
+            oid,
+            coverage: None,
+            proofs: None,
+            follow: false,
+            recipe: false,
+            first: FirstPiece::Unsaid,
+            samples: false,
+        }
     }
 }
 

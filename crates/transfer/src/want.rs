@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use towpath_content::Oid;
-use towpath_content::pieces::Layout;
+use towpath_content::pieces::{Layout, Value};
 use towpath_content::tree::Time;
 
 use crate::source_id::SourceId;
@@ -114,7 +114,7 @@ pub struct Origin {
     pub offset: u64,
 }
 
-/// Base on this machine that likely resembles a run of wanted chunks, or an object of one piece: a source that knows how may
+/// Base on this machine that likely resembles a run of wanted chunks, or a piece: a source that knows how may
 /// take its signature and answer with a delta (`docs/formats/delta.md`). A guess: whoever does not know
 /// what to do with it leaves it out, and what is made of it is checked like anything else.
 #[derive(Debug, PartialEq, Eq)]
@@ -138,7 +138,9 @@ pub struct Want {
     pub group: Arc<Group>,
     /// Of a chunk: a position at which it can be requested as a run of bytes, in the file of `group`.
     pub origin: Option<Origin>,
-    /// Of a chunk with `origin`, or of a piece that is all of its object: what likely resembles it. Chunks that
+    /// Of a piece: its value, if that is known. Bytes that come without a proof are checked by it.
+    pub value: Option<Value>,
+    /// Of a chunk with `origin`, or of a piece that can be checked without a proof: what likely resembles it. Chunks that
     /// follow each other in the object may have one together.
     pub base: Option<Arc<SignedBase>>,
     /// Of a piece, or of a chunk with `origin`: the only bytes of it that are missing, counted from its begin. A source that knows
@@ -153,7 +155,22 @@ impl Want {
     /// A want of which nothing more is known: it belongs nowhere yet.
     pub fn new(tag: Tag, id: WantId) -> Self {
         let (positions, group) = (Vec::new(), Arc::default());
-        Self { tag, id, positions, group, origin: None, base: None, part: None, undivided: false }
+        Self {
+            tag,
+            id,
+            positions,
+            group,
+            origin: None,
+            value: None,
+            base: None,
+            part: None,
+            undivided: false,
+        }
+    }
+
+    /// True if its bytes can be checked without a proof: by the value of a piece, or by the object's name if it is all of that.
+    pub fn needs_no_proof(&self) -> bool {
+        self.value.is_some() || self.id.is_whole()
     }
 
     /// Bytes that have to come for it.

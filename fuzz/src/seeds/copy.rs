@@ -4,7 +4,8 @@ use towpath_api::copy::{CopyEvent, CopyOptions, CopySummary, FailureKind, FileTi
 use towpath_api::{SourceBytes, SourceList};
 use towpath_service::fuzzing;
 
-use super::content::{base, target};
+use super::content::target;
+use crate::copy::patch_base;
 use crate::input::Written;
 
 /// Every message, one a line in hexadecimal digits, then what it is.
@@ -21,10 +22,20 @@ pub fn messages() -> Vec<Vec<u8>> {
     messages
 }
 
+/// A patch of each form, of a little base and of a larger one.
 pub fn patches() -> Vec<Vec<u8>> {
-    let patch = fuzzing::make_patch(&base(), &target()).expect("a patch");
-    let told = |old| Written::default().number(old).number(target().len() as u64).rest(&patch).done();
-    vec![told(0), told(69_486_560)]
+    let (target, len) = (target(), target().len() as u64);
+    let of = |old: u64| {
+        let base = patch_base(old);
+        let patches = fuzzing::make_patches(&base, &target);
+        assert_eq!(patches.len(), 3, "each form can be made");
+        let told = |patch: Vec<u8>| {
+            assert_eq!(fuzzing::apply_patch(&patch, &base, len).as_ref(), Some(&target), "it makes the target");
+            Written::default().number(old).number(len).rest(&patch).done()
+        };
+        patches.into_iter().map(told).collect::<Vec<_>>()
+    };
+    [0, 69_486_560].into_iter().flat_map(of).collect()
 }
 
 fn json(value: impl serde::Serialize) -> Vec<u8> {

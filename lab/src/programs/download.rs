@@ -1,5 +1,5 @@
 //! Programs that load a file from nginx and are nothing more: wget, and aria2 with the several
-//! connections it is known for.
+//! connections it is known for, from one address of the server or from all.
 
 use std::process::Command;
 
@@ -15,6 +15,8 @@ pub enum Download {
     Wget,
     /// On four.
     Aria2,
+    /// On four from each address of the server.
+    Aria2Links,
 }
 
 impl Program for Download {
@@ -22,6 +24,7 @@ impl Program for Download {
         match self {
             Self::Wget => "wget",
             Self::Aria2 => "aria2",
+            Self::Aria2Links => "aria2-links",
         }
     }
 
@@ -29,13 +32,14 @@ impl Program for Download {
         match self {
             Self::Wget => "wget from nginx",
             Self::Aria2 => "aria2c from nginx, four connections",
+            Self::Aria2Links => "aria2c from nginx by each link, four connections",
         }
     }
 
     fn needs(&self) -> &'static [Need] {
         match self {
             Self::Wget => &WGET,
-            Self::Aria2 => &ARIA2,
+            Self::Aria2 | Self::Aria2Links => &ARIA2,
         }
     }
 
@@ -44,7 +48,10 @@ impl Program for Download {
     }
 
     fn serve(&self, sender: &SenderHost) -> Result<Server, ProgramError> {
-        web::serve(sender, sender.parent())
+        match self {
+            Self::Aria2Links => web::serve_at(sender, sender.parent(), &sender.side.addresses()),
+            _ => web::serve(sender, sender.parent()),
+        }
     }
 
     fn receive(
@@ -57,14 +64,15 @@ impl Program for Download {
         let mut command = receiver.side.command(&need(self.needs(), program)?, program)?;
         match self {
             Self::Wget => command.args(["--no-config", "--no-hsts", "-nv", "-O"]).arg(&receiver.destination),
-            Self::Aria2 => {
+            Self::Aria2 | Self::Aria2Links => {
                 let (parent, name) = (receiver.destination.parent(), receiver.destination.file_name());
-                command.args(["--no-conf", "--quiet", "-x4", "-s4", "-k1M", "--file-allocation=none"]);
+                let split = if matches!(self, Self::Aria2) { "-s4" } else { "-s8" };
+                command.args(["--no-conf", "--quiet", "-x4", split, "-k1M", "--file-allocation=none"]);
                 command.arg("--dir").arg(parent.unwrap_or(&receiver.side.dir));
                 command.arg("--out").arg(name.unwrap_or_default())
             }
         };
-        command.arg(format!("{contact}/{}", sender.name()));
+        command.args(contact.split(' ').map(|contact| format!("{contact}/{}", sender.name())));
         Ok(command)
     }
 }

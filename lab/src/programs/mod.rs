@@ -42,6 +42,7 @@ pub const ALL: &[&dyn Program] = &[
     &download::Download::Wget,
     &zsync::Zsync,
     &download::Download::Aria2,
+    &download::Download::Aria2Links,
     &torrent::Torrent,
 ];
 

@@ -36,6 +36,8 @@ pub trait Hosts {
     fn command(&self, host: &str, program: &OsStr) -> Command;
     /// Address at which the others reach it.
     fn address(&self, host: &str) -> Ipv4Addr;
+    /// Its addresses, one for each of its links.
+    fn addresses(&self, host: &str) -> Vec<Ipv4Addr>;
 }
 
 /// A host, as one program of one run sees it.
@@ -73,6 +75,11 @@ impl PlaceSide<'_> {
     /// The address of this host.
     pub fn address(&self) -> Ipv4Addr {
         self.hosts.address(self.host)
+    }
+
+    /// All of its addresses: those of each link are reached over that link.
+    pub fn addresses(&self) -> Vec<Ipv4Addr> {
+        self.hosts.addresses(self.host)
     }
 
     /// The home of its programs.

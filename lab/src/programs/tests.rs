@@ -22,6 +22,10 @@ impl Hosts for Here {
     fn address(&self, _host: &str) -> Ipv4Addr {
         Ipv4Addr::LOCALHOST
     }
+
+    fn addresses(&self, _host: &str) -> Vec<Ipv4Addr> {
+        vec![Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2)]
+    }
 }
 
 /// The program beside this test, which the tests of the whole workspace build.

@@ -80,6 +80,10 @@ impl Hosts for Lab {
     fn address(&self, host: &str) -> Ipv4Addr {
         Self::address(self, host)
     }
+
+    fn addresses(&self, host: &str) -> Vec<Ipv4Addr> {
+        Self::addresses(self, host)
+    }
 }
 
 /// Subject of one row.

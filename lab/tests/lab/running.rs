@@ -15,6 +15,7 @@ use crate::runner::situations;
 situations![
     the_short_figure_brings_right_results,
     a_cut_link_is_waited_for,
+    a_link_that_only_delays_loses_nothing_and_is_named,
     every_receiver_of_a_star_is_served,
     a_wrong_result_is_found,
     a_transfer_that_does_not_end_is_a_row,
@@ -114,6 +115,32 @@ fn a_cut_link_is_waited_for() {
     assert_right(&rows, &output);
     // 4 MiB take longer at 20 Mbit/s than the second before the cut, which lasts until the ninth.
     assert!(rows[0]["measured"]["seconds"].as_f64() > Some(9.0), "{}", rows[0]);
+}
+
+/// Each packet by it takes two seconds more from the second second on; neither side is told. How much longer a transfer may take
+/// by that is looked at in simulated time (`plugins::simulated`).
+fn a_link_that_only_delays_loses_nothing_and_is_named() {
+    let lab = Lab::new();
+    need_tow();
+    let programs = ["both", "copy by both"];
+    let words = programs.iter().flat_map(|name| ["--program", name]);
+    let words: Vec<&str> = std::iter::once("--short").chain(words).collect();
+    let output = lab.run(&scenario("dot-link-delays"), &words);
+    let rows = lab.rows("dot-link-delays");
+    assert_right(&rows, &output);
+    assert_eq!(rows.iter().map(|row| row["program"].as_str().unwrap()).collect::<Vec<_>>(), programs);
+    for row in &rows {
+        for link in ["link0", "link1"] {
+            assert!(brought_by(row, link) > 1 << 20, "{link}: {row}");
+        }
+    }
+}
+
+/// Bytes that came by a link, as the program says.
+fn brought_by(row: &Value, link: &str) -> u64 {
+    let sources = row["measured"]["told"][0]["sources"].as_array().unwrap();
+    let is_it = |source: &&Value| source["path"].as_str().is_some_and(|path| path.ends_with(link));
+    sources.iter().filter(is_it).map(|source| source["bytes"].as_u64().unwrap()).sum()
 }
 
 fn every_receiver_of_a_star_is_served() {

@@ -2,10 +2,11 @@
 
 use std::future::pending;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::Args;
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 use towpath_api::{ApiError, ErrorKind};
 use towpath_config::Home;
@@ -188,8 +189,12 @@ async fn show(event: HostEvent, draws: bool, output: &Output) {
         },
         HostEvent::Compare { fingerprint, answer } => {
             show_words(&fingerprint.to_string(), output);
-            let is_same = asked("tow: is it the same there? [y/N]", output).await;
-            if answer.send(is_same).is_err() {
+            let mut answer = answer;
+            let is_given = tokio::select! {
+                is_same = asked("tow: is it the same there? [y/N]", output) => answer.send(is_same).is_ok(),
+                () = answer.closed() => false,
+            };
+            if !is_given {
                 output.complain("tow: the other end left before that; the code stays as it is");
             }
         }
@@ -199,7 +204,7 @@ async fn show(event: HostEvent, draws: bool, output: &Output) {
 const fn void(cause: VoidCause) -> &'static str {
     match cause {
         VoidCause::Guess => "somebody gave a wrong code",
-        VoidCause::Differs => "the words were not the same, so the code may be known to others",
+        VoidCause::Differs => "nobody said that the words are the same, so others may know the code",
     }
 }
 
@@ -228,12 +233,22 @@ async fn asked(question: &str, output: &Output) -> bool {
     if !output.is_json() {
         output.complain(question);
     }
-    let read = tokio::task::spawn_blocking(|| {
-        let mut line = String::new();
-        std::io::stdin().read_line(&mut line).map(|_| line)
-    });
-    let line = read.await.ok().and_then(Result::ok).unwrap_or_default();
+    let mut lines = LINES.get_or_init(|| Mutex::new(lines_of_input())).lock().await;
+    // What was typed before is no answer to this.
+    while lines.try_recv().is_ok() {}
+    let line = lines.recv().await.unwrap_or_default();
     ["y", "yes"].contains(&line.trim().to_lowercase().as_str())
+}
+
+/// Lines of standard input. They are read from the first question on, and by nobody else: a question may be over before its answer.
+static LINES: OnceLock<Mutex<mpsc::Receiver<String>>> = OnceLock::new();
+
+fn lines_of_input() -> mpsc::Receiver<String> {
+    let (told, lines) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        std::io::stdin().lines().map_while(Result::ok).try_for_each(|line| told.blocking_send(line)).ok()
+    });
+    lines
 }
 
 /// The ticket that a code buys; `None` if `text` is no code.

@@ -37,14 +37,17 @@ const SIZE: u64 = 80 << 20;
 const MEANWHILE: u64 = 28 << 20;
 
 /// Two machines with two networks between them.
-struct Scene {
-    network: Network,
-    env: TestEnvironment,
+pub struct Scene {
+    /// The networks.
+    pub network: Network,
+    /// What the machines have; the sender is on the left.
+    pub env: TestEnvironment,
     rsh: String,
 }
 
 impl Scene {
-    fn new() -> Self {
+    /// Nothing is on the machines.
+    pub fn new() -> Self {
         let (network, env) = (Network::double(), TestEnvironment::new());
         let rsh = env.dir().join("rsh");
         fs::write(&rsh, "#!/bin/sh\nshift\nexec sh -c \"$*\"\n").unwrap();
@@ -58,8 +61,14 @@ impl Scene {
         if way == Way::Pull { [Side::Right, Side::Left] } else { [Side::Left, Side::Right] }
     }
 
-    /// `tow COMMAND` from the sender, on the left, to the receiver by both links.
+    /// `tow COMMAND` from the sender to the receiver by both links.
     fn copy(&self, way: Way, command: &str, source: &str, destination: &str) -> Running {
+        let words = [command, "--json", "--no-search", "--limit-rate", RATE, "--bind", "net,net2"];
+        self.copy_as(way, &words, source, destination)
+    }
+
+    /// `tow` with these words from the sender to the receiver.
+    pub fn copy_as(&self, way: Way, words: &[&str], source: &str, destination: &str) -> Running {
         let path = |machine: &Machine, path: &str| machine.path(path).display().to_string();
         let (source, destination) = (path(&self.env.sender, source), path(&self.env.receiver, destination));
         let (caller, other, names) = match way {
@@ -69,8 +78,7 @@ impl Scene {
         let program = |side| if side == Side::Left { self.network.left() } else { self.network.right() };
         let [own, theirs] = Self::sides(way);
         let tow = other.remote_tow(&program(theirs));
-        let words = [command, "--json", "--no-search", "--limit-rate", RATE, "--bind", "net,net2"];
-        let words = words.into_iter().chain(["-e", &self.rsh, "--tow-path", &tow]).map(str::to_owned);
+        let words = words.iter().copied().chain(["-e", &self.rsh, "--tow-path", &tow]).map(str::to_owned);
         caller.tow_as(&program(own), words.chain(names)).start()
     }
 
@@ -155,7 +163,10 @@ fn a_copy_goes_on_where_a_link_vanishes() {
 fn a_link_of_a_copy_may_get_another_address_here() {
     for way in [Way::Push, Way::Pull] {
         let [own, _] = Scene::sides(way);
-        change_in_mid_copy(way, "sync", true, |scene, _| scene.network.move_to(own, 77));
+        change_in_mid_copy(way, "sync", true, |scene, running| {
+            scene.network.move_to(own, 77);
+            wait_for_others(running);
+        });
     }
 }
 
@@ -163,7 +174,10 @@ fn a_link_of_a_copy_may_get_another_address_here() {
 fn a_link_of_a_copy_may_get_another_address_at_the_other_side() {
     for way in [Way::Push, Way::Pull] {
         let [_, other] = Scene::sides(way);
-        change_in_mid_copy(way, "cp", true, |scene, _| scene.network.move_to(other, 88));
+        change_in_mid_copy(way, "cp", true, |scene, running| {
+            scene.network.move_to(other, 88);
+            wait_for_others(running);
+        });
     }
 }
 
@@ -212,6 +226,8 @@ fn get_while_a_link_moves(side: Side) {
     let mut running = scene.get(&share.ticket()).start();
     let before = wait_for_use(&mut running, 0);
     scene.network.move_to(side, 77);
+    // What came before is told late: that is not to pass for use of the new address.
+    wait_for_others(&mut running);
     wait_for_use(&mut running, before);
     running.end().summary();
     assert_same_bytes(&scene.env.sender.path("file"), &scene.env.receiver.path("file"));

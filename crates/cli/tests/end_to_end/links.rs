@@ -5,6 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::environment::{LOOPBACK, Running, Summary, TestEnvironment};
+use crate::link_changes::Scene;
 use crate::network::{Network, Side};
 use crate::runner::situations;
 use crate::sshd::{Route, Way};
@@ -24,6 +25,7 @@ situations![
     a_sender_with_two_lines_is_drawn_from_by_both_unasked,
     two_addresses_on_one_line_are_found_to_be_one,
     a_receiver_with_two_lines_uses_both_unasked_unless_it_is_told_not_to,
+    a_copy_draws_from_both_lines_of_the_sender_unasked_unless_it_is_told_not_to,
 ];
 
 /// Names of the links by which something came.
@@ -233,6 +235,30 @@ fn a_receiver_with_two_lines_uses_both_unasked_unless_it_is_told_not_to() {
         let by_second: u64 = summary.sources().filter(|source| source["path"] == "net2").map(bytes_of).sum();
         let expected = if may { size / 6..size } else { 0..1 };
         assert!(expected.contains(&by_second), "{may}: {by_second}");
+    }
+}
+
+/// Whichever side starts it: the one that receives dials further addresses, and judges what they add.
+fn a_copy_draws_from_both_lines_of_the_sender_unasked_unless_it_is_told_not_to() {
+    for (way, command, may) in [(Way::Push, "cp", true), (Way::Pull, "sync", true), (Way::Pull, "cp", false)]
+    {
+        let (scene, size) = (Scene::new(), 40 << 20);
+        file(&scene.env.sender.path("file"), 1, size);
+        scene.network.limit(Side::Left, 20);
+        if !may {
+            let direct = "{ plugin = \"direct\", most_addresses = 1, most_links = 1 }";
+            let tree = format!("[plugins]\nplugin = \"dealer\"\nof = [{direct}]\n");
+            scene.env.receiver.configure(&tree);
+        }
+        let words = [command, "--json", "--no-search", "--via", "tls"];
+        let summary = scene.copy_as(way, &words, "file", "copy").end().summary();
+        assert_same_bytes(&scene.env.sender.path("file"), &scene.env.receiver.path("copy"));
+        let has_path = |source: &&serde_json::Value| {
+            source["path"].as_str().is_some_and(|path| path.ends_with("203.0.113.2"))
+        };
+        let further: u64 = summary.sources().filter(has_path).map(bytes_of).sum();
+        let expected = if may { size / 6..size } else { 0..1 };
+        assert!(expected.contains(&further), "{way:?} {command}: {further} of {}", summary.0);
     }
 }
 

@@ -31,6 +31,7 @@
 //! | `second_time` | what is on this machine already does not cross the network |
 //! | `indexing` | `tow index`: read ahead of time, and once |
 //! | `small` | what rides along in a ticket or a descriptor |
+//! | `small_deltas` | changed files of some MiB: gets beside copies |
 //! | `waiting` | what is told to whoever waits for another machine |
 //! | `holders` | who fetched serves others |
 //! | `lending` | a get serves others while it runs |
@@ -134,6 +135,7 @@ mod sharing_parts;
 mod site_cache;
 mod slow_line;
 mod small;
+mod small_deltas;
 mod sshd;
 mod streams;
 mod ticket_terms;
@@ -190,6 +192,7 @@ fn main() -> ExitCode {
         searching::SITUATIONS,
         older_elsewhere::SITUATIONS,
         small::SITUATIONS,
+        small_deltas::SITUATIONS,
         receivers::SITUATIONS,
         waiting::SITUATIONS,
         ciphers::SITUATIONS,

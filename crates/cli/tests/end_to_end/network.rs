@@ -64,6 +64,11 @@ impl Network {
         network.add_hub(&SECOND);
         network.plug_in(&network.left, &SECOND, 2);
         network.plug_in(&network.right, &SECOND, 3);
+        // An address of one network is not to be had by the other one, also not by a link that asks for it there.
+        for name in [&network.left, &network.right] {
+            let words = ["netns", "exec", name, "sysctl", "-qw", "net.ipv4.conf.all.arp_ignore=1"];
+            run(Command::new("ip").args(words), "");
+        }
         network
     }
 

@@ -45,12 +45,13 @@ struct Desk {
     asked: Vec<(SourceNumber, Tag)>,
     cancelled: Vec<(SourceNumber, Tag)>,
     others: Vec<DealerAction>,
+    came: Vec<Tag>,
 }
 
 impl Desk {
     fn new() -> Self {
-        let (asked, cancelled, others) = Default::default();
-        Self { dealer: Dealer::new(1), now: Duration::ZERO, asked, cancelled, others }
+        let (asked, cancelled, others, came) = Default::default();
+        Self { dealer: Dealer::new(1), now: Duration::ZERO, asked, cancelled, others, came }
     }
 
     /// Tells an event one millisecond later, and what is to be told at once.
@@ -82,6 +83,7 @@ impl Desk {
     }
 
     fn arrive(&mut self, source: SourceNumber, tag: Tag) {
+        self.came.push(tag);
         self.tell(DealerEvent::Arrived { source, part: whole(tag) });
     }
 
@@ -91,6 +93,10 @@ impl Desk {
             let tag = self.asked_of(1)[number];
             self.arrive(1, tag);
         }
+    }
+
+    fn is_missing(&self, tag: Tag) -> bool {
+        !self.came.contains(&tag)
     }
 
     fn asked_of(&self, source: SourceNumber) -> Vec<Tag> {
@@ -118,6 +124,26 @@ fn until_something_is_known_one_source_is_relied_on() {
         desk.add(2, second, second_holds);
         desk.want(0..12);
         assert_eq!([1, 2].map(|source| desk.asked_of(source).len()), asked, "{what}");
+    }
+}
+
+/// Where bytes cost money, or to see what borrowing brings.
+#[test]
+fn who_asks_once_leaves_to_the_slow_one_what_it_owes() {
+    for asks_once in [false, true] {
+        let mut desk = Desk::new();
+        if asks_once {
+            desk.dealer.ask_once();
+        }
+        (1..=2).for_each(|source| desk.add(source, facts(4), SourceHolding::Everything));
+        desk.want(0..8);
+        // The second one brings nothing, and the first one all that is left.
+        while let Some(&tag) = desk.asked_of(1).iter().find(|tag| desk.is_missing(**tag)) {
+            desk.arrive(1, tag);
+        }
+        let of_both = desk.asked_of(2).into_iter().filter(|tag| desk.asked_of(1).contains(tag)).count();
+        assert_eq!(of_both == 0, asks_once, "{:?}", desk.asked);
+        assert_eq!(desk.dealer.is_complete(), !asks_once);
     }
 }
 

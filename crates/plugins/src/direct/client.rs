@@ -20,7 +20,9 @@ use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::source::{
     Backlog, NETWORK_PRICE, PathState, Query, RELAYED_PRICE, Sink, SourceState, UNREACHED_PRICE,
 };
-use towpath_transfer::{BoxFuture, Context, Delivery, Description, Outcome, Source, SourceId, Tag, Want};
+use towpath_transfer::{
+    BoxFuture, Context, Delivery, Description, FirstPiece, Outcome, Source, SourceId, Tag, Want, WantId,
+};
 
 use towpath_protocol::callers::Answers;
 use towpath_protocol::dialling::{Decision, Dialling};
@@ -148,6 +150,14 @@ impl Direct {
     /// The address at which the peer was reached last, if it was dialled.
     pub fn led(&self) -> Option<SocketAddr> {
         *lock(&self.led)
+    }
+
+    /// Reaches the peer, and asks it nothing.
+    pub(super) async fn reach(&self, context: &Context) -> Result<(), Outcome> {
+        let slot = self.slots.idlest();
+        let peer = self.peer(slot, context).await?;
+        let is_there = peer.greeted().await;
+        self.ended(slot, &peer, if is_there { Ok(()) } else { Err(Outcome::RetryLater(PAUSE)) })
     }
 
     /// Number of connections that are wanted; none where it dials by itself.
@@ -437,8 +447,10 @@ impl Direct {
         let question = Question::Describe(describe(context, &query));
         let closed = answers.clone();
         let asking = peer.ask(question, Answers::Descriptions(answers));
-        if query.eager {
-            peer.get_ahead(&context.root, &query.oid);
+        match query.first {
+            FirstPiece::Unsaid => {}
+            FirstPiece::Wanted => peer.get_ahead(&context.root, &query.oid, true),
+            FirstPiece::MayBeHere => peer.get_ahead(&context.root, &query.oid, false),
         }
         tokio::select! {
             result = asking => self.ended(slot, &peer, result),
@@ -505,8 +517,9 @@ impl Direct {
         if !peer.has_deltas() {
             wants.iter_mut().for_each(|want| want.base = None);
         }
-        // Each file of one piece has a base of its own, which all find room.
-        let has_based = wants.iter().any(|want| want.base.is_some() && want.id.is_whole());
+        // Each piece has a base of its own, which all find room.
+        let is_based = |want: &Want| want.base.is_some() && matches!(want.id, WantId::Piece { .. });
+        let has_based = wants.iter().any(is_based);
         let most = if has_based { MAX_BASES } else { MAX_WANTS };
         let parts = wants.chunks(most).map(<[Want]>::to_vec);
         let requests = parts.map(|wants| GetRequest::new(&context.root, wants, by_bytes));

@@ -9,14 +9,18 @@
 //! The choice and the judgement are pure.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
+use towpath_content::Oid;
 use towpath_link::Identity;
 use towpath_link::tcp::{LocalEnd, other_ends};
+use towpath_store::About;
 use towpath_transfer::finder::{Finder, SourceChange};
-use towpath_transfer::{BoxFuture, Context, Source};
+use towpath_transfer::source::{Query, Sink, SourceState};
+use towpath_transfer::{BoxFuture, Context, Description, Metadata, Outcome, Source, Want};
 
 use super::client::{Direct, DirectConfig, dialled_addresses};
 use super::pool::PeerHost;
@@ -44,14 +48,21 @@ const LONGEST_REST: Duration = Duration::from_secs(300);
 /// Interval at which it is looked whether the first connection stands.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
+/// Tells the address by which a service is reached: none before it is, or while nothing should be tried beside that way.
+pub type LedTo = Arc<dyn Fn() -> Option<SocketAddr> + Send + Sync>;
+
 /// See the head of this module.
 pub(crate) struct FurtherWays {
-    /// The source that is there from the start, and how others are like it.
-    pub(crate) first: Arc<Direct>,
+    /// The source that is there from the start, and where it led.
+    pub(crate) first: Arc<dyn Source>,
+    pub(crate) led: LedTo,
+    /// How others are like it.
     pub(crate) config: DirectConfig,
     pub(crate) identity: Identity,
     pub(crate) host: Option<Arc<dyn PeerHost>>,
     pub(crate) most: MostWays,
+    /// What is fetched has a root that sources can be asked about. A copy has none.
+    pub(crate) has_root: bool,
 }
 
 /// Ways that are in use at once, the first one included.
@@ -84,13 +95,18 @@ struct WaySource {
 }
 
 impl FurtherWays {
-    /// The address by which the service was reached first.
+    /// The address by which the service was reached first, a while after that.
     async fn first_address(&self) -> SocketAddr {
         loop {
-            if let Some(address) = self.first.led() {
-                return address;
+            match (self.led)() {
+                None => tokio::time::sleep(LOOK_EVERY).await,
+                Some(_) => {
+                    tokio::time::sleep(ALONE).await;
+                    if let Some(address) = (self.led)() {
+                        return address;
+                    }
+                }
             }
-            tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
@@ -102,8 +118,8 @@ impl FurtherWays {
 
     /// Bytes a second of the first source and these, in a period that begins now.
     async fn rate(&self, others: &[WaySource]) -> f64 {
-        let all = || others.iter().map(|other| &other.source).chain([&self.first]);
-        let arrived = || all().map(|source| source.state().path.arrived).sum::<u64>();
+        let others = || others.iter().map(|other| other.source.state());
+        let arrived = || others().chain([self.first.state()]).map(|state| state.path.arrived).sum::<u64>();
         let (begin, before) = (Instant::now(), arrived());
         tokio::time::sleep(PERIOD).await;
         arrived().saturating_sub(before) as f64 / begin.elapsed().as_secs_f64()
@@ -130,7 +146,8 @@ impl FurtherWays {
         changes: &mpsc::Sender<SourceChange>,
     ) {
         let tried = self.source(way.clone());
-        let source = Arc::clone(&tried.source) as Arc<dyn Source>;
+        let direct = Arc::clone(&tried.source);
+        let source: Arc<dyn Source> = if self.has_root { direct } else { Arc::new(RootlessWay(direct)) };
         if changes.send(SourceChange::Added { key, source, priority: 0, weight: 0 }).await.is_err() {
             return;
         }
@@ -156,7 +173,6 @@ impl Finder for FurtherWays {
         Box::pin(async move {
             let _ = changes.send(SourceChange::Looked).await;
             let first = self.first_address().await;
-            tokio::time::sleep(ALONE).await;
             let (mut kept, mut key): (Vec<WaySource>, u64) = (Vec::new(), 0);
             let (mut tried, mut hints) = (TriedWays::default(), context.hints.clone());
             while kept.len() + 1 < self.most.all() && !changes.is_closed() {
@@ -174,6 +190,56 @@ impl Finder for FurtherWays {
                 }
             }
         })
+    }
+}
+
+/// A way to the other side of a copy. Once that is reached there is no root that it could be asked about.
+struct RootlessWay(Arc<Direct>);
+
+impl Source for RootlessWay {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&*self.0)
+    }
+
+    fn state(&self) -> SourceState {
+        self.0.state()
+    }
+
+    fn describe<'a>(
+        &'a self,
+        query: Query,
+        context: &'a Context,
+        answers: mpsc::Sender<Description>,
+    ) -> BoxFuture<'a, Result<(), Outcome>> {
+        Box::pin(async move {
+            if query.oid != context.root {
+                return self.0.describe(query, context, answers).await;
+            }
+            self.0.reach(context).await?;
+            let (about, metadata) = (About::default(), Metadata::default());
+            let _ = answers.send(Description::Object { about, layout: None, metadata }).await;
+            Ok(())
+        })
+    }
+
+    fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
+        self.0.get(wants, context, sink)
+    }
+
+    fn have<'a>(
+        &'a self,
+        oid: Oid,
+        context: &'a Context,
+        ranges: mpsc::Sender<Vec<Range<u64>>>,
+    ) -> BoxFuture<'a, ()> {
+        match oid == context.root {
+            true => Box::pin(std::future::ready(())),
+            false => self.0.have(oid, context, ranges),
+        }
     }
 }
 

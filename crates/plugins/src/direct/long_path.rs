@@ -9,7 +9,7 @@
 //! |---|---|
 //! | shorter than 30 ms | what [`super::widening`] says alone |
 //! | has more than 2 MiB for each connection under way | half as many more: as long as each is full nobody knows how many would do |
-//! | the same, over the first one | 2, from 60 ms on 4, from 120 ms on 8: each needs a second or two to become fast |
+//! | the same, over the first one | 2, from 60 ms on 4, from 120 ms on 8, from 180 ms on 12: each needs a second or two to become fast |
 //! | has less than 1 MiB for each under way, twice in a row | one for each 1 MiB: with more than it needs BBR floods the path |
 //!
 //! A connection that is opened needs some round trips to become fast. As long nothing is taken back. To use several at once
@@ -18,7 +18,7 @@
 //!
 //! | while it grows so, and each connection has | then |
 //! |---|---|
-//! | 512 KiB under way | those of the next step are opened, and nothing is asked on them |
+//! | 256 KiB under way | those of the next step are opened, and nothing is asked on them: they stand two round trips later |
 //! | 1.5 MiB, and it is the first one | they are used: a round trip later it would have more than 2 MiB |
 //!
 //! Where it has ceased to grow for two round trips, those that are not used are closed again.
@@ -31,7 +31,7 @@ use super::path_growth::{PathGrowth, PathLook};
 const LONG: Duration = Duration::from_millis(30);
 /// Bytes under way on each connection, as long as they double, with which the next ones are opened; and on the first one, with which they are
 /// used.
-const OPENS: u64 = 512 << 10;
+const OPENS: u64 = 256 << 10;
 const FILLS: u64 = 3 << 19;
 /// Round trips without growth after which it is over.
 const STILL: u32 = 2;
@@ -40,7 +40,8 @@ const CARRIES: u64 = 2 << 20;
 /// With fewer for each there are too many connections.
 const IDLES: u64 = CARRIES / 2;
 /// Connections once the first one is full, on paths of these shortest round trips.
-const FIRST_STEP: [(Duration, usize); 2] = [(Duration::from_millis(120), 8), (Duration::from_millis(60), 4)];
+const FIRST_STEP: [(Duration, usize); 3] =
+    [(Duration::from_millis(180), 12), (Duration::from_millis(120), 8), (Duration::from_millis(60), 4)];
 /// What is under way is measured over so long at least, and over two round trips.
 const LOOK: Duration = Duration::from_millis(200);
 const LOOK_ROUND_TRIPS: u32 = 2;
@@ -200,7 +201,7 @@ mod tests {
             ("1 Gbit/s, 20 ms", 20, 125.0, &[1][..]),
             ("1 Gbit/s, 50 ms", 50, 125.0, &[1, 2, 3]),
             ("1 Gbit/s, 100 ms", 100, 125.0, &[1, 4, 6]),
-            ("1 Gbit/s, 200 ms", 200, 125.0, &[1, 8, 12]),
+            ("1 Gbit/s, 200 ms", 200, 125.0, &[1, 12]),
             ("300 Mbit/s, 100 ms", 100, 37.5, &[1, 4]),
             ("170 Mbit/s, 100 ms", 100, 21.5, &[1, 4, 3]),
             ("100 Mbit/s, 100 ms", 100, 12.5, &[1]),

@@ -32,6 +32,7 @@ mod unasked;
 mod widening;
 
 pub use client::{Direct, DirectConfig};
+pub use further_ways::LedTo;
 pub use pool::{PeerHost, PeerPool};
 pub use towpath_link::tcp::{LocalEnd, NoLocalEnd};
 

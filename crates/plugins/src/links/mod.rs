@@ -13,6 +13,8 @@
 //! out. What is used while no link stands is not this one's affair: [`Takeover`](crate::Takeover) has two ways.
 
 mod counting;
+#[cfg(test)]
+mod cuts;
 mod shares;
 mod silence;
 mod source;

@@ -20,6 +20,8 @@
 mod asking;
 mod call;
 mod coming;
+#[cfg(test)]
+mod cuts;
 mod describing;
 mod finding;
 mod lone;
@@ -109,6 +111,13 @@ impl Many {
             lock(&shared.table).add(shared.now(), source, None);
         }
         Self { shared, clock: tokio::sync::Mutex::default(), _end: token.drop_guard() }
+    }
+
+    /// The same, which asks nothing of two sources at once.
+    #[must_use]
+    pub fn asking_once(self) -> Self {
+        lock(&self.shared.table).dealer.ask_once();
+        self
     }
 
     /// From the first question or call on the finders look for sources, and those that are there open their ways.

@@ -108,7 +108,7 @@ impl Awaited {
 
 /// See the head of this module.
 pub(super) struct SourceTable {
-    dealer: Dealer,
+    pub(super) dealer: Dealer,
     pub(super) open: OpenSources,
     pub(super) places: FoundPlaces,
     wants: HashMap<Tag, DealtWant>,

@@ -13,7 +13,7 @@ use towpath_transfer::finder::Finder;
 use super::{Build, Field, FieldKind, Node, Plugin, PluginParts, TreeBuilder};
 use crate::direct::further_ways::{FurtherWays, MostWays};
 use crate::direct::relayed::BY_RELAY;
-use crate::direct::{self, DirectConfig};
+use crate::direct::{self, DirectConfig, LedTo};
 use crate::hinted::HintedWay;
 use crate::takeover::Names;
 use crate::{Cascade, Direct, HintedNodes, Local, Many, Takeover};
@@ -63,6 +63,11 @@ pub(super) static DEALER: Plugin = Plugin {
             kind: FieldKind::Finders,
             about: "What finds further sources while a transfer runs.",
         },
+        Field {
+            name: "most_askers",
+            kind: FieldKind::Number { least: 1, most: 2, default: 2 },
+            about: "Sources that are asked for the same bytes at once, at most. 1: nothing comes twice, and the last bytes wait for whoever was asked, however slow.",
+        },
     ],
     build: Build::Source(|node, builder| {
         // What they have is asked for here, and they are told the end from here.
@@ -81,7 +86,8 @@ pub(super) static DEALER: Plugin = Plugin {
         builder.remote.truncate(others);
         let mut finders = builder.finders(node, "finders");
         finders.append(&mut further);
-        builder.remote(Arc::new(Many::behind(builder.parts.near.clone(), children, finders)))
+        let many = Many::behind(builder.parts.near.clone(), children, finders);
+        builder.remote(Arc::new(if count(node, "most_askers") == 1 { many.asking_once() } else { many }))
     }),
 };
 
@@ -191,19 +197,25 @@ type DirectWays = (Vec<Arc<dyn Source>>, Option<Arc<dyn Finder>>);
 /// The ways to the service that issued the ticket: the one that stands already, or one from each end of this machine that is named.
 /// Where none is, what finds further ways to it.
 fn direct_ways(node: &Node, builder: &TreeBuilder<'_>) -> DirectWays {
-    if let Some(way) = builder.parts.way.clone() {
-        return (vec![way], None);
-    }
     let config = direct_config(node, builder);
     let (identity, host) = (builder.parts.identity.clone(), builder.parts.host.clone());
     let direct = |config| Arc::new(Direct::new(identity.clone(), config, host.clone()));
     let most = MostWays { addresses: count(node, "most_addresses"), links: count(node, "most_links") };
+    if let Some(first) = builder.parts.way.clone() {
+        let (ways, has_root) = (vec![Arc::clone(&first)], false);
+        let further = builder.parts.led.clone().filter(|_| most.all() > 1).map(|led| {
+            Arc::new(FurtherWays { first, led, config, identity, host, most, has_root }) as Arc<dyn Finder>
+        });
+        return (ways, further);
+    }
     if !builder.parts.from.is_empty() || most.all() == 1 {
         let ways = ways(&config, &builder.parts.from).into_iter();
         return (ways.map(|config| direct(config) as Arc<dyn Source>).collect(), None);
     }
-    let first = direct(config.clone());
-    (vec![Arc::clone(&first) as _], Some(Arc::new(FurtherWays { first, config, identity, host, most })))
+    let (first, has_root) = (direct(config.clone()), true);
+    let way = Arc::clone(&first);
+    let (ways, led): (_, LedTo) = (vec![Arc::clone(&first) as _], Arc::new(move || way.led()));
+    (ways, Some(Arc::new(FurtherWays { first, led, config, identity, host, most, has_root })))
 }
 
 fn direct_config(node: &Node, builder: &TreeBuilder<'_>) -> DirectConfig {

@@ -176,7 +176,7 @@ fn search(base: &Path) -> Search {
     fs::create_dir_all(&start).unwrap();
     let store = Arc::new(DiskStore::open(&base.join("state"), &base.join("data")).unwrap());
     let scope = Scope { start, ..Scope::default() };
-    Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some }
+    Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some, limit_rate: 0 }
 }
 
 /// Count of something that happened.

@@ -1,4 +1,4 @@
-//! A similar file lies on the receiver's disk: over a slow network little more than what differs comes.
+//! A similar file lies on the receiver's disk, or in the file's place: over a slow network little more than what differs comes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use towpath_store::{About, DiskStore, MemoryStore};
 use towpath_transfer::want::Group;
 use towpath_transfer::{ObjectRequest, Session, SessionConfig};
 
+use crate::following::{Bytes, Updated};
 use crate::support::*;
 
 const SIZE: usize = 4 << 20;
@@ -74,8 +75,10 @@ async fn fetch(beyond_destination: bool) -> Brought {
     let network = Arc::new(Direct::new(Identity::generate().unwrap(), config, None));
     let scope = Scope { start: here.clone(), extra: vec![elsewhere], beyond_destination, ..Scope::default() };
     let store = Arc::new(DiskStore::open(&root.join("state"), &root.join("data")).unwrap());
-    let adaptive =
-        Adaptive::new(network, Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some });
+    let adaptive = Adaptive::new(
+        network,
+        Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some, limit_rate: 0 },
+    );
 
     let session = Session::start(adaptive.clone(), service.context(oid), SessionConfig::default());
     let target = Arc::new(Memory::default());
@@ -109,4 +112,58 @@ async fn little_more_than_what_differs_crosses_a_slow_network() {
 async fn strangers_are_sent_no_signatures() {
     let account = fetch(false).await.adaptive.account();
     assert!(account.by_delta == 0 && account.from_files > SIZE as u64 / 2, "{account:?}");
+}
+
+/// Bytes that cross the network, both ways, for a file of `size` bytes that differs from its older version in this place of every
+/// so many, and is longer by a few.
+async fn updated(size: usize, every: usize, beyond_destination: bool) -> u64 {
+    let older = noise(1, size);
+    let mut new = older.clone();
+    for at in (every / 2..size).step_by(every) {
+        new.splice(at..at + 40, noise(at as u64, 40));
+    }
+    new.splice(size / 2..size / 2, *b"something new");
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    std::fs::write(root.join("file"), &older).unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let oid = put(&store, &new, &About::default());
+    let service = serve(store, &[oid]).await;
+    let traffic = Arc::new(Traffic::default());
+    let peer = PeerConfig { traffic: Arc::clone(&traffic), ..PeerConfig::default() };
+    let config = DirectConfig { peer, most_connections: 1, ..DirectConfig::default() };
+    let network = Arc::new(Direct::new(Identity::generate().unwrap(), config, None));
+    let scope = Scope { start: root.clone(), beyond_destination, ..Scope::default() };
+    let store = Arc::new(DiskStore::open(&root.join("state"), &root.join("data")).unwrap());
+    // So slow that the network is never measured.
+    let search =
+        Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some, limit_rate: RATE };
+    let session =
+        Session::start(Adaptive::new(network, search), service.context(oid), SessionConfig::default());
+    let target = Arc::new(Updated { memory: Memory::default(), older: Bytes(older) });
+    let group = Group {
+        path: b"file".to_vec(),
+        size: Some(new.len() as u64),
+        destination: Some(root.join("file")),
+        ..Group::default()
+    };
+    let (size, group) = (Some(new.len() as u64), Arc::new(group));
+    let request = ObjectRequest { oid, size, group, target: target.clone(), recipe: None };
+    tokio::time::timeout(LIMIT, session.fetch(request)).await.expect("hangs").unwrap();
+    target.memory.expect(&new);
+    traffic.received() + traffic.sent()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_few_pieces_costs_little_more_than_what_differs() {
+    for (size, every, most) in [
+        (100_000, 50_000, 9_000),
+        (400_000, 100_000, 18_000),
+        (1_000_000, 150_000, 40_000),
+        (3_000_000, 300_000, 80_000),
+    ] {
+        let crossed = updated(size, every, true).await;
+        assert!(crossed < most, "{crossed} bytes for {size}");
+        assert!(updated(size, every, false).await > size as u64 / 3, "a stranger is sent no signature");
+    }
 }

@@ -243,6 +243,7 @@ fn disk(fixture: &Fixture, is_indexed: bool) -> (TempDir, Search) {
             scope: Scope { start, ..Scope::default() },
             leave_out: Arc::new(|_| false),
             effort: Effort::Some,
+            limit_rate: 0,
         },
     )
 }

@@ -63,12 +63,12 @@ impl Source for Sampling {
 }
 
 /// A target in memory with an older version beside it.
-struct Updated {
-    memory: Memory,
-    older: Bytes,
+pub struct Updated {
+    pub memory: Memory,
+    pub older: Bytes,
 }
 
-struct Bytes(Vec<u8>);
+pub struct Bytes(pub Vec<u8>);
 
 impl BaseReader for Bytes {
     fn size(&self) -> u64 {

@@ -17,7 +17,7 @@ use towpath_protocol::rules::Rules;
 use towpath_protocol::{COMPRESS, Pace, Peer, PeerConfig, Service};
 use towpath_store::doubles::noise;
 use towpath_store::{About, MemoryStore};
-use towpath_transfer::{Context, Query, Session, Single, Source};
+use towpath_transfer::{Context, FirstPiece, Query, Session, Single, Source};
 
 use crate::slow_path::slow;
 use crate::support::*;
@@ -117,7 +117,7 @@ async fn the_first_piece_comes_with_the_answer_and_only_once() {
             let (data, path) = (&data[..len], PathProbe::none());
             let plain = received_with(data, config(), config()).await;
             let (direct, context, count) = asking(data, config(), config(), path).await;
-            let query = Query { eager: true, ..Query::about(context.root) };
+            let query = Query { first: FirstPiece::Wanted, ..Query::about(context.root) };
             let (answers, mut described) = tokio::sync::mpsc::channel(4);
             direct.describe(query, &context, answers).await.unwrap();
             assert!(described.recv().await.is_some());

@@ -59,10 +59,12 @@ impl Ahead {
         has_room
     }
 
-    /// Takes the want for this piece, all of it, out of `wants`, if it is there.
+    /// Takes the want for this piece, all of it, out of `wants`, if it is there. One that has a base comes sooner as a delta of it,
+    /// unless all that the peer has to say has come.
     pub fn take_want(&self, wants: &mut Vec<Want>) -> Option<Want> {
         let is_it = |want: &Want| {
-            matches!(want.id, WantId::Piece { oid, index: 0, .. } if oid == self.oid) && want.part.is_none()
+            let is_first = matches!(want.id, WantId::Piece { oid, index: 0, .. } if oid == self.oid);
+            is_first && want.part.is_none() && (want.base.is_none() || self.is_done)
         };
         wants.iter().position(is_it).map(|at| wants.remove(at))
     }

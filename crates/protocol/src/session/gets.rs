@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 use bytes::Bytes;
+use towpath_content::Oid;
 use towpath_transfer::{Delivery, Outcome, SourceId, Tag, Want};
 
 use super::ahead::Ahead;
@@ -210,6 +211,13 @@ impl OpenGets {
             outbox.push(Effect::Ended { request, result: Ok(()) });
         }
         Some((request, claimed))
+    }
+
+    /// The piece of this object may be here already: what has not come of it is better asked for again, if it is wanted.
+    pub(super) fn stop_ahead(&mut self, oid: &Oid, outbox: &mut SessionOutbox) {
+        if self.ahead.as_ref().is_some_and(|ahead| ahead.oid == *oid && !ahead.is_done) {
+            self.give_up_ahead(outbox);
+        }
     }
 
     /// Nobody will want the piece.

@@ -26,6 +26,7 @@ use super::meter::{Meter, MeteredWant};
 use super::older_versions::{self, OlderVersions};
 use super::pieces::{self, Pieces};
 use super::stalls::Stalls;
+use crate::delta::made::MadeDeltas;
 use crate::policy::network::Network;
 use crate::policy::table::PROMISING_PART;
 
@@ -109,9 +110,20 @@ impl Adaptive {
         lock(&self.shared.account).clone()
     }
 
-    /// The network as pieces show it, and `path` to the sender.
+    /// Files that came as deltas of their older versions, as if all of these had been in their places.
+    pub fn made_deltas(&self) -> MadeDeltas {
+        lock(&self.shared.older).made().clone()
+    }
+
+    /// Bytes of an object that did not have to come, as its pieces came as deltas.
+    pub fn saved_by_deltas(&self, oid: &Oid) -> u64 {
+        lock(&self.shared.older).saved(oid)
+    }
+
+    /// The network as pieces show it, and `path` to the sender, and no faster than the person allows.
     pub fn network(&self, path: &PathState) -> Network {
-        self.shared.meter().network(path, self.shared.now())
+        let measured = self.shared.meter().network(path, self.shared.now());
+        measured.at_most(self.search.limit_rate as f64)
     }
 
     /// Takes pieces of an object back from the network, all but the first `kept`: its recipe is the better
@@ -123,32 +135,46 @@ impl Adaptive {
         }
     }
 
-    /// Gives wants for files of one piece their older versions as bases, as far as these are here and of use. Only peers to
+    /// Gives wants for files of few pieces their older versions as bases, as far as these are here and of use. Only peers to
     /// whom this machine's files may be known get their hashes.
     async fn add_bases(&self, mut wants: Vec<Want>) -> Vec<Want> {
         let network = self.network(&self.network.state().path);
-        let is_based = |want: &Want| lock(&self.shared.older).may_have(want);
-        if !self.search.scope.beyond_destination || !network.is_slow() || !wants.iter().any(is_based) {
+        if !self.search.scope.beyond_destination || !network.is_slow() {
             return wants;
         }
-        let untried: Vec<_> = wants.iter().map(is_based).collect();
-        let copies = wants.clone();
-        let signing = move || {
-            let signed =
-                |(want, may): (&Want, bool)| may.then(|| older_versions::sign(want, network)).flatten();
-            copies.iter().zip(untried).map(signed).collect::<Vec<_>>()
+        let may_have: Vec<bool> = {
+            let older = lock(&self.shared.older);
+            wants.iter().map(|want| older.may_have(want)).collect()
         };
-        let signed = tokio::task::spawn_blocking(signing).await.unwrap_or_default();
+        let mut signed = Vec::new();
+        if may_have.contains(&true) {
+            let copies = wants.clone();
+            let signing = move || {
+                let signed =
+                    |(want, may): (&Want, bool)| may.then(|| older_versions::sign(want, network)).flatten();
+                copies.iter().zip(may_have).map(signed).collect::<Vec<_>>()
+            };
+            signed = tokio::task::spawn_blocking(signing).await.unwrap_or_default();
+        }
         let mut older = lock(&self.shared.older);
-        for (want, base) in wants.iter_mut().zip(signed) {
+        for (want, signed) in wants.iter_mut().zip(signed.into_iter().chain(std::iter::repeat(None))) {
+            let (base, file) = signed.unzip();
+            older.requested(want, file);
             if base.is_some() {
-                older.requested(want.tag);
                 // In parts it would be requested without it.
                 (want.base, want.undivided) = (base, true);
             }
         }
         drop(older);
         wants
+    }
+
+    /// True if the pieces of an object come as deltas of its older version.
+    fn comes_by_pieces(&self, facts: &ObjectFacts<'_>, path: &PathState) -> bool {
+        let network = self.network(path);
+        self.search.scope.beyond_destination
+            && network.is_slow()
+            && lock(&self.shared.older).come_by_pieces(facts, network)
     }
 
     /// Hands something to the driver, which runs from the first chunk on.
@@ -190,6 +216,9 @@ impl Adaptive {
     /// True if the rest of an object is better drawn by its recipe.
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
         let path = self.network.state().path;
+        if self.comes_by_pieces(facts, &path) {
+            return false;
+        }
         let wanted = self.shared.meter().wants_recipe(facts, is_promising, &path, self.shared.now());
         if let Some(MeteredWant { kept }) = wanted {
             lock(&self.shared.pieces).question(facts.oid, facts.asked_as);
@@ -354,8 +383,9 @@ impl PieceSink {
 
 impl Sink for PieceSink {
     fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
-        if lock(&self.shared.older).came(delivery.tag, delivery.saved) {
-            self.shared.meter().grow(delivery.payload.bytes().len() as u64);
+        let len = delivery.payload.bytes().len() as u64;
+        if lock(&self.shared.older).came(delivery.tag, len, delivery.saved) {
+            self.shared.meter().grow(len);
         }
         self.ended(delivery.tag, true);
         self.inner.deliver(delivery)

@@ -3,8 +3,9 @@
 //!
 //! Nothing of them is told to a stranger. What is taken is compared with the names and values of the content first, so a guess
 //! costs no more than its reading. Still whoever is not asked for it learns that it is here (`docs/threat-model.md`). Whom
-//! this machine's files may be known to gets signatures of older versions of files of one piece.
+//! this machine's files may be known to gets signatures of older versions of files of few pieces.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -13,8 +14,9 @@ use std::sync::{Arc, Mutex};
 use crate::adaptive::Adaptive;
 use crate::candidates::index::{Present, Sought};
 use crate::candidates::machine::{Machine, from_root};
-use crate::candidates::rules::FileCandidate;
+use crate::candidates::rules::{FileCandidate, Resemblance};
 use crate::candidates::search::CandidateSearch;
+use crate::delta::made::MadeDeltas;
 use crate::disk_search::Scope;
 use crate::policy::network::Network;
 use rayon::prelude::*;
@@ -26,6 +28,8 @@ use towpath_transfer::{Group, Source};
 
 /// A file of at most so many bytes is one piece: it is here as a whole, or fetched, as a delta at best.
 pub const WHOLE: u64 = 1 << MIN_LOG2;
+/// Files of which it is remembered why they were found.
+const REMEMBERED: usize = 4096;
 
 /// See the head of this module.
 pub struct FoundFiles {
@@ -35,9 +39,9 @@ pub struct FoundFiles {
     /// The directory that takes what is fetched, without symbolic links.
     root: PathBuf,
     adaptive: Arc<Adaptive>,
-    /// The person's limit to the network's rate; 0 if there is none.
-    limit: f64,
     made: Mutex<MadeOfFound>,
+    /// What was found, and by what.
+    found: Mutex<HashMap<PathBuf, Resemblance>>,
 }
 
 /// Account of what was made of files that were found.
@@ -49,6 +53,8 @@ pub struct MadeOfFound {
     pub bytes: u64,
     /// Of these, bytes of files that were taken as a whole, of which no session knows.
     pub whole: u64,
+    /// Of these files, those of which pieces came as deltas, too.
+    pub by_deltas: u64,
 }
 
 /// Use of a file that was found.
@@ -72,35 +78,43 @@ pub struct FoundFile {
     /// It is taken for the same, rather than for an older version.
     pub is_same: bool,
     path: PathBuf,
+    resemblance: Resemblance,
     /// It may be quite another file.
     is_guess: bool,
 }
 
 impl FoundFiles {
     /// Nothing was looked at yet, and nothing will be outside `scope`. `adaptive` measures the network.
-    pub fn new(scope: Scope, adaptive: Arc<Adaptive>, limit_rate: u64) -> Self {
+    pub fn new(scope: Scope, adaptive: Arc<Adaptive>) -> Self {
         Self {
             root: scope.start.clone(),
             may_sign: scope.beyond_destination,
             search: in_pieces(scope),
             adaptive,
-            limit: limit_rate as f64,
             made: Mutex::default(),
+            found: Mutex::default(),
         }
+    }
+
+    /// True if older versions may be signed, and what is known of the network makes that worth it.
+    pub fn may_spare_pieces(&self) -> bool {
+        self.may_sign && self.adaptive.network(&self.adaptive.state().path).is_slow()
     }
 
     /// For each of some new files, with the names of their contents, one that is of use; none while the network is fast.
     /// Reads those that are of one piece. Blocks.
     pub fn find(&self, files: &[(&Group, Oid)]) -> Vec<Option<Use>> {
-        let network = self.adaptive.network(&self.adaptive.state().path).or_limit(self.limit);
+        let network = self.adaptive.network(&self.adaptive.state().path);
         let groups: Vec<_> = files.iter().map(|(group, _)| *group).collect();
         let found = candidates(&self.search, &self.root, network, &groups);
         let of_use = |(&(group, oid), found): (&(&Group, Oid), Option<FoundFile>)| {
             let (found, size) = (found?, group.size?);
             let is_same = found.is_same;
             let of_use = of_use(found, size, &oid, self.may_sign);
-            if of_use.is_none() {
-                self.proved(is_same, 0);
+            match &of_use {
+                None => self.count(is_same, 0, false),
+                Some(Use::Whole(_)) => {}
+                Some(Use::Pieces(found) | Use::Older(found)) => self.remember(found),
             }
             of_use
         };
@@ -109,13 +123,23 @@ impl FoundFiles {
 
     /// Notes that a file of so many bytes was the very same, and taken over.
     pub fn took(&self, size: u64) {
-        self.proved(true, size);
+        self.count(true, size, false);
         lock(&self.made).whole += size;
     }
 
-    /// Notes that so many bytes of a found file were right, which was taken for the same or for an older version.
-    pub fn proved(&self, is_same: bool, bytes: u64) {
-        let is_hit = bytes > 0;
+    /// Notes that so many bytes of a file that was found for `oid` were right in their places, which was taken for the same or for an
+    /// older version.
+    pub fn proved(&self, oid: &Oid, is_same: bool, bytes: u64) {
+        self.count(is_same, bytes, self.came_as_delta(oid));
+    }
+
+    /// True if pieces of it came as deltas.
+    pub fn came_as_delta(&self, oid: &Oid) -> bool {
+        self.adaptive.saved_by_deltas(oid) > 0
+    }
+
+    fn count(&self, is_same: bool, bytes: u64, by_deltas: bool) {
+        let is_hit = bytes > 0 || by_deltas;
         match is_same {
             true => self.search.proved_same(is_hit),
             false => self.search.proved_base(is_hit),
@@ -123,11 +147,30 @@ impl FoundFiles {
         let mut made = lock(&self.made);
         made.files += u64::from(is_hit);
         made.bytes += bytes;
+        made.by_deltas += u64::from(by_deltas);
+    }
+
+    fn remember(&self, file: &FoundFile) {
+        let mut found = lock(&self.found);
+        if found.len() < REMEMBERED {
+            found.insert(file.path.clone(), file.resemblance);
+        }
     }
 
     /// What was made of files so far.
     pub fn account(&self) -> MadeOfFound {
         *lock(&self.made)
+    }
+
+    /// Files that came as deltas, of those that were found and of others.
+    pub fn deltas(&self) -> MadeDeltas {
+        let (mut deltas, found) = (self.adaptive.made_deltas(), lock(&self.found));
+        for delta in &mut deltas.listed {
+            if let Some(resemblance) = found.get(&delta.base) {
+                delta.reason = resemblance.name();
+            }
+        }
+        deltas
     }
 }
 
@@ -223,6 +266,7 @@ fn open(machine: &Machine, root: &Path, candidate: &FileCandidate, size: u64) ->
         size: found.stamp.size,
         path,
         is_same,
+        resemblance: candidate.resemblance,
         is_guess: candidate.is_guess(size),
     })
 }
@@ -304,7 +348,8 @@ mod tests {
         let open = || {
             fs::write(&path, b"content").unwrap();
             let file = File::open(&path).unwrap();
-            FoundFile { file, size: 7, path: path.clone(), is_same: true, is_guess: false }
+            let resemblance = Resemblance::SameTime;
+            FoundFile { file, size: 7, path: path.clone(), resemblance, is_same: true, is_guess: false }
         };
         let oid = Oid::of(b"content");
         assert!(matches!(of_use(open(), 7, &oid, false), Some(Use::Whole(bytes)) if bytes == b"content"));

@@ -105,6 +105,20 @@ const fn rule(
 }
 
 impl Resemblance {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Renumbered => "numbers",
+            Self::Beside => "path_beside",
+            Self::Namesake => "name",
+            Self::NamesakeNear => "name_near",
+            Self::Numbered => "name_numbers",
+            Self::Neighbour => "kind",
+            Self::SameTime | Self::Renamed => "size_and_time",
+            Self::SameSize => "size",
+        }
+    }
+
     /// The row that says what it is worth.
     pub fn rule(self) -> &'static CandidateRule {
         &RULES[self as usize]
@@ -199,6 +213,14 @@ mod tests {
             (least, u64::MAX) => format!("{} and more", bytes(least)),
             (least, most) => format!("{} to {}", bytes(least), bytes(most)),
         }
+    }
+
+    #[test]
+    fn reasons_have_names_of_their_own() {
+        let mut names: Vec<_> = RULES.iter().map(|rule| rule.resemblance.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), RULES.len() - 1, "size and time are two rules");
     }
 
     #[test]

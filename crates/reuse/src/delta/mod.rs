@@ -3,5 +3,7 @@
 //! | module | story |
 //! |---|---|
 //! | [`patches`] | where the sender has the older version too |
+//! | [`made`] | which files came so, of what and why: what people are told |
 
+pub mod made;
 pub mod patches;

@@ -10,10 +10,22 @@ use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
 /// Bytes of a part and its base together, at most.
 const MOST_HELD: u64 = 128 << 20;
 
-/// The first byte of a patch: the form of the rest.
-const PREFIXED: u8 = 0;
-const CORRECTED: u8 = 1;
-const CORRECTED_PREFIXED: u8 = 2;
+/// Form of a patch, whose number is its first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchForm {
+    /// A frame of the target, with the base as its prefix.
+    Prefixed = 0,
+    /// A frame of corrections.
+    Corrected = 1,
+    /// The same, with the base as its prefix.
+    CorrectedPrefixed = 2,
+}
+
+impl PatchForm {
+    /// All that a reader takes.
+    pub const ALL: [Self; 3] = [Self::Prefixed, Self::Corrected, Self::CorrectedPrefixed];
+}
+
 /// A harder level than this one packs corrections with the base as their prefix: what is new in a program looks like what was
 /// there. That saves 7 % and takes as long again.
 const EASY: i32 = 1;
@@ -41,29 +53,36 @@ const fn may_be_whole(base_len: u64, new: u64) -> bool {
 
 /// A patch that makes `target` of `base`, packed with this level of zstd.
 pub fn patch(base: &[u8], target: &[u8], level: i32) -> Option<Vec<u8>> {
-    let made = correction::make(base, target)?;
+    let corrections = correction::make(base, target)?;
+    let packed = |form| pack(form, (base, target), &corrections, level);
     if base.len() + target.len() <= TRIED_BOTH {
-        let forms = [packed(&made, level), prefixed(base, target, level)];
+        let forms = [PatchForm::Corrected, PatchForm::Prefixed].map(packed);
         return forms.into_iter().flatten().min_by_key(Vec::len);
     }
-    let with_base = level > EASY && made.len() >= WORTH_THE_BASE;
-    let packed_after = with_base.then(|| pack_after(base, &made, level, CORRECTED_PREFIXED)).flatten();
+    let with_base = level > EASY && corrections.len() >= WORTH_THE_BASE;
+    let packed_after = with_base.then(|| packed(PatchForm::CorrectedPrefixed)).flatten();
     // There may be no memory for that.
-    packed_after.or_else(|| packed(&made, level))
+    packed_after.or_else(|| packed(PatchForm::Corrected))
 }
 
-fn packed(made: &[u8], level: i32) -> Option<Vec<u8>> {
-    let mut packed = vec![CORRECTED];
-    packed.append(&mut zstd::bulk::compress(made, level).ok()?);
-    Some(packed)
+/// The same in this form, whichever is the shortest.
+pub fn patch_as(form: PatchForm, base: &[u8], target: &[u8], level: i32) -> Option<Vec<u8>> {
+    pack(form, (base, target), &correction::make(base, target)?, level)
 }
 
-fn prefixed(base: &[u8], target: &[u8], level: i32) -> Option<Vec<u8>> {
-    pack_after(base, target, level, PREFIXED)
+/// A target in this form, of which these are the corrections.
+fn pack(form: PatchForm, (base, target): (&[u8], &[u8]), corrections: &[u8], level: i32) -> Option<Vec<u8>> {
+    let mut frame = match form {
+        PatchForm::Prefixed => pack_after(base, target, level)?,
+        PatchForm::Corrected => zstd::bulk::compress(corrections, level).ok()?,
+        PatchForm::CorrectedPrefixed => pack_after(base, corrections, level)?,
+    };
+    frame.insert(0, form as u8);
+    Some(frame)
 }
 
-/// The form, and a frame of these bytes with the base as its prefix.
-fn pack_after(base: &[u8], bytes: &[u8], level: i32, form: u8) -> Option<Vec<u8>> {
+/// A frame of these bytes with the base as its prefix.
+fn pack_after(base: &[u8], bytes: &[u8], level: i32) -> Option<Vec<u8>> {
     let held = base.len() + bytes.len();
     let window = (usize::BITS - held.leading_zeros()).clamp(LEAST_WINDOW, MOST_WINDOW);
     let mut context = CCtx::create();
@@ -73,7 +92,6 @@ fn pack_after(base: &[u8], bytes: &[u8], level: i32, form: u8) -> Option<Vec<u8>
     context.ref_prefix(base).ok()?;
     let mut packed = Vec::with_capacity(zstd_safe::compress_bound(bytes.len()));
     context.compress2(&mut packed, bytes).ok()?;
-    packed.insert(0, form);
     Some(packed)
 }
 
@@ -82,13 +100,14 @@ pub fn apply(patch: &[u8], base: &[u8], len: u64) -> Option<Vec<u8>> {
     if !may_be_whole(base.len() as u64, len) {
         return None;
     }
-    let (form, frame) = patch.split_first()?;
+    let (number, frame) = patch.split_first()?;
     let most = len.saturating_mul(MOST_UNPACKED).saturating_add(HEAD);
-    let made = match *form {
-        PREFIXED => return unpack_after(base, frame, len).filter(|target| target.len() as u64 == len),
-        CORRECTED => packing::unpack(frame, most)?,
-        CORRECTED_PREFIXED => unpack_after(base, frame, most)?,
-        _ => return None,
+    let made = match PatchForm::ALL.into_iter().find(|form| *form as u8 == *number)? {
+        PatchForm::Prefixed => {
+            return unpack_after(base, frame, len).filter(|target| target.len() as u64 == len);
+        }
+        PatchForm::Corrected => packing::unpack(frame, most)?,
+        PatchForm::CorrectedPrefixed => unpack_after(base, frame, most)?,
     };
     correction::apply(&made, base, usize::try_from(len).ok()?).ok()
 }
@@ -129,6 +148,17 @@ mod tests {
     }
 
     #[test]
+    fn each_form_makes_the_target_and_tells_its_number() {
+        let base = noise(1, 10_000);
+        let target = [&base[..5000], b"new", &base[5010..]].concat();
+        for (number, form) in (0..).zip(PatchForm::ALL) {
+            let made = patch_as(form, &base, &target, 3).unwrap();
+            assert_eq!((form as u8, made[0]), (number, number));
+            assert_eq!(apply(&made, &base, target.len() as u64), Some(target.clone()), "{form:?}");
+        }
+    }
+
+    #[test]
     fn the_shorter_form_is_taken_of_what_is_small() {
         let words: Vec<&[u8]> = vec![b"static inline ", b"int ", b"unsigned ", b"return ", b"struct page *"];
         let text =
@@ -136,9 +166,9 @@ mod tests {
         let (base, target): (Vec<u8>, Vec<u8>) = (text(1), text(2));
         let linked: Vec<u8> =
             base.iter().enumerate().map(|(at, byte)| byte ^ u8::from(at % 30 == 0)).collect();
-        for (target, form) in [(&target, PREFIXED), (&linked, CORRECTED)] {
+        for (target, form) in [(&target, PatchForm::Prefixed), (&linked, PatchForm::Corrected)] {
             let made = patch(&base, target, 3).unwrap();
-            assert_eq!(made[0], form);
+            assert_eq!(made[0], form as u8);
             assert_eq!(apply(&made, &base, target.len() as u64).unwrap(), **target);
         }
         assert_eq!(apply(&[3], &base, 0), None, "a form that is not known");
@@ -154,7 +184,8 @@ mod tests {
             piece[..12].copy_from_slice(&base[at * 77..][..12]);
         }
         let [easy, hard] = [EASY, 9].map(|level| patch(&base, &target, level).unwrap());
-        assert_eq!((easy[0], hard[0]), (CORRECTED, CORRECTED_PREFIXED));
+        let forms = [PatchForm::Corrected, PatchForm::CorrectedPrefixed];
+        assert_eq!([easy[0], hard[0]], forms.map(|form| form as u8));
         assert!(hard.len() < easy.len() - 10_000, "{} {}", hard.len(), easy.len());
         for made in [&easy, &hard] {
             assert_eq!(apply(made, &base, 600_000).unwrap(), target);
@@ -162,7 +193,7 @@ mod tests {
             assert_eq!(apply(made, &base, 100_000), None, "of fewer bytes than it says");
         }
         assert_ne!(apply(&hard, &noise(3, 600_000), 600_000), Some(target), "another base");
-        assert_eq!(patch(&base, &base, 9).unwrap()[0], CORRECTED, "nothing is new");
+        assert_eq!(patch(&base, &base, 9).unwrap()[0], PatchForm::Corrected as u8, "nothing is new");
     }
 
     #[test]

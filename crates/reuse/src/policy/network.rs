@@ -31,6 +31,12 @@ impl Network {
         Self { rate: if self.rate > 0.0 { self.rate } else { limit }, ..self }
     }
 
+    /// With the person's limit to its rate, 0 if there is none: what little came at first may seem to have come faster.
+    pub fn at_most(self, limit: f64) -> Self {
+        let is_faster = limit > 0.0 && (self.rate <= 0.0 || self.rate > limit);
+        Self { rate: if is_faster { limit } else { self.rate }, ..self }
+    }
+
     /// True if the sender is so far that the network is slow unless it is known to be fast.
     pub fn is_far(&self) -> bool {
         self.round_trip >= FAR
@@ -138,9 +144,17 @@ mod tests {
     #[test]
     fn the_persons_limit_counts_until_something_is_measured() {
         let path = PathState { round_trip: Duration::from_secs(1), shortest: FAR, ..PathState::default() };
-        for (measured, limit, rate) in [(0.0, 0.0, 0.0), (0.0, 5e6, 5e6), (1e6, 5e6, 1e6)] {
-            let network = Network::measured(measured, &path).or_limit(limit);
-            assert_eq!(network, Network { rate, round_trip: FAR }, "{measured} {limit}");
+        for (measured, limit, rate, most) in [
+            (0.0, 0.0, 0.0, 0.0),
+            (0.0, 5e6, 5e6, 5e6),
+            (1e6, 5e6, 1e6, 1e6),
+            (9e6, 5e6, 9e6, 5e6),
+            (9e6, 0.0, 9e6, 9e6),
+        ] {
+            let network = Network::measured(measured, &path);
+            let limited = [network.or_limit(limit), network.at_most(limit)];
+            assert_eq!(limited.map(|it| it.rate), [rate, most], "{measured} {limit}");
+            assert!(limited.iter().all(|it| it.round_trip == FAR));
         }
     }
 

@@ -94,7 +94,7 @@ impl FileRequest {
         };
         let on_done: OnDone = Box::new(move |result: Result<Fetched, FetchError>| {
             if let Some(Guess { found_files, is_same }) = guess {
-                found_files.proved(is_same, target.partial().drawn());
+                found_files.proved(&target.oid, is_same, target.partial().drawn());
             }
             if let Err(error) = result {
                 target.ended(&error);

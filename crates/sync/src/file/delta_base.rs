@@ -5,17 +5,17 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use towpath_content::Oid;
 use towpath_content::delta::exchange::SignedParts;
 use towpath_content::delta::exchange::parts::parts;
-use towpath_content::lock::lock;
 use towpath_files::{FileBody, FileError, RelPath, Stamp};
 use towpath_reuse::candidates::index::Present;
 use towpath_reuse::candidates::machine::Machine;
 use towpath_reuse::candidates::rules::FileCandidate;
+use towpath_reuse::delta::made::IN_PLACE;
 use towpath_store::hash_open_file;
 use towpath_targets::placing::{Begun, Placing};
 
@@ -105,6 +105,13 @@ impl<'a> FileBase<'a> {
         self.found().is_some_and(|found| found.is_guess(self.file.size()))
     }
 
+    /// Where its older version lies, and why that is taken for one.
+    pub fn named(&self) -> Option<(PathBuf, &'static str)> {
+        let path = self.older_version()?.whole_path(self.file.receiving.opened()?);
+        let reason = self.found().map_or(IN_PLACE, |found| found.resemblance.name());
+        Some((path, reason))
+    }
+
     fn found(&self) -> Option<&'a FileCandidate> {
         let found = self.file.found.get().filter(|found| !found.is_same());
         found.filter(|_| self.file.wanted.old.is_none())
@@ -121,12 +128,11 @@ impl<'a> FileBase<'a> {
 
     /// What came of it before, which is taken the first time.
     fn rest(&self) -> Option<Arc<Rest>> {
-        let mut left = lock(&self.file.rest);
-        if let LeftOver::Known(rest) = &*left {
+        if let LeftOver::Known(rest) = &self.file.state().rest {
             return rest.clone();
         }
         let rest = self.take_rest().map(Arc::new);
-        *left = LeftOver::Known(rest.clone());
+        self.file.state().rest = LeftOver::Known(rest.clone());
         rest
     }
 
@@ -135,13 +141,13 @@ impl<'a> FileBase<'a> {
         let here = front_of(&ranges);
         let old = self.older_version().map_or(0, |older| older.size());
         let rest = Rest { body, front: Front::at(here, old, self.file.size()), ranges };
-        *lock(&self.file.rest) = LeftOver::Known(Some(Arc::new(rest)));
+        self.file.state().rest = LeftOver::Known(Some(Arc::new(rest)));
         here
     }
 
     /// Nothing is left of it.
     pub(super) fn forget(&self) {
-        *lock(&self.file.rest) = LeftOver::Known(None);
+        self.file.state().rest = LeftOver::Known(None);
     }
 
     fn take_rest(&self) -> Option<Rest> {
@@ -172,10 +178,14 @@ impl<'a> FileBase<'a> {
 
     /// The temporary with what was left, if it was taken for a delta that did not begin.
     pub(super) fn untouched_rest(&self, size: u64) -> Result<Option<Begun>, FileError> {
-        let LeftOver::Known(Some(rest)) = &*lock(&self.file.rest) else { return Ok(None) };
-        let Some(staged) = self.file.state().staged.take() else { return Ok(None) };
+        let mut state = self.file.state();
+        let LeftOver::Known(Some(rest)) = &state.rest else { return Ok(None) };
+        let ranges = rest.ranges.clone();
+        let staged = state.staged.take();
+        drop(state);
+        let Some(staged) = staged else { return Ok(None) };
         staged.body().set_size(size)?;
-        Ok(Some((staged, rest.ranges.clone())))
+        Ok(Some((staged, ranges)))
     }
 
     /// What is probably an older version: what lies in its place, or else what was found for it.
@@ -250,9 +260,20 @@ pub(super) enum OlderVersion<'a> {
 
 impl OlderVersion<'_> {
     pub(super) const fn size(&self) -> u64 {
+        self.stamp().size
+    }
+
+    const fn stamp(&self) -> &Stamp {
         match self {
-            Self::Within { stamp, .. } => stamp.size,
-            Self::OutsideSearch(file) => file.stamp.size,
+            Self::Within { stamp, .. } => stamp,
+            Self::OutsideSearch(file) => &file.stamp,
+        }
+    }
+
+    fn whole_path(&self, placing: &Placing<Note>) -> PathBuf {
+        match self {
+            Self::Within { path, .. } => placing.whole_path(path),
+            Self::OutsideSearch(file) => file.path.below(Path::new("/")),
         }
     }
 
@@ -266,11 +287,8 @@ impl OlderVersion<'_> {
 
     /// The name of its content. Reads it unless the index knows that.
     fn oid(&self, placing: &Placing<Note>) -> Option<Oid> {
-        let (whole, stamp) = match self {
-            Self::Within { path, stamp } => (placing.whole_path(path), *stamp),
-            Self::OutsideSearch(file) => (file.path.below(Path::new("/")), &file.stamp),
-        };
-        let known = placing.known_at(&whole, stamp);
+        let whole = self.whole_path(placing);
+        let known = placing.known_at(&whole, self.stamp());
         known.or_else(|| Some(hash_open_file(&self.open(placing)?, &whole).ok()?.oid))
     }
 }

@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use towpath_content::Oid;
-use towpath_content::lock::lock;
 use towpath_content::pieces::{MAX_LIVE_SIZE, MIN_LOG2, Value};
 use towpath_files::{FileError, Staged};
 use towpath_store::{PieceHasher, hash_open_file};
@@ -103,9 +102,9 @@ impl FileParts<'_> {
 
     /// The next part.
     pub fn take(&self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
-        // What was left there has to be written over, also with zeros.
-        let is_fresh = !lock(&self.file.rest).is_some();
         let mut state = self.file.state();
+        // What was left there has to be written over, also with zeros.
+        let is_fresh = !state.rest.is_some();
         // From here on it has to be read once more.
         state.parts.take_if(|parts| !parts.add(offset, bytes));
         let sparse = state.is_sparse && is_fresh;

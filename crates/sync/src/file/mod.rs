@@ -46,8 +46,6 @@ pub struct CopyFile {
     state: Mutex<FileState>,
     partial: PartialFile,
     found: OnceLock<FileCandidate>,
-    /// What came of it before.
-    rest: Mutex<LeftOver>,
 }
 
 /// What is known of a file, and where it stands.
@@ -63,6 +61,8 @@ struct FileState {
     parts: Option<HashedParts>,
     /// Where parts are in the temporary.
     came: Intervals,
+    /// What came of it before.
+    rest: LeftOver,
 }
 
 impl CopyFile {
@@ -76,6 +76,7 @@ impl CopyFile {
             staged: None,
             parts: None,
             came: Intervals::default(),
+            rest: LeftOver::default(),
         };
         Arc::new(Self {
             receiving: Arc::clone(receiving),
@@ -83,7 +84,6 @@ impl CopyFile {
             state: Mutex::new(state),
             partial: PartialFile::default(),
             found: OnceLock::new(),
-            rest: Mutex::default(),
         })
     }
 

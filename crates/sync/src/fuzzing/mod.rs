@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::message::{EndReport, Fatal, Message, options};
 pub use conversation::{FuzzedReceiver, FuzzedSender, merge};
 use towpath_api::copy::{CopyEvent, CopyOptions};
-use towpath_reuse::delta::patches;
+use towpath_reuse::delta::patches::{self, PatchForm};
 
 /// A message as this program would send it.
 pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -37,9 +37,10 @@ pub fn write_options(options: &CopyOptions) -> Vec<u8> {
     options::encode(options).into()
 }
 
-/// A patch that makes `target` of `base`.
-pub fn make_patch(base: &[u8], target: &[u8]) -> Option<Vec<u8>> {
-    patches::patch(base, target, 1)
+/// Patches that make `target` of `base`: one of each form.
+pub fn make_patches(base: &[u8], target: &[u8]) -> Vec<Vec<u8>> {
+    let patch = |form| patches::patch_as(form, base, target, 3);
+    PatchForm::ALL.into_iter().filter_map(patch).collect()
 }
 
 /// Bytes that a patch makes of `base`.

@@ -118,8 +118,7 @@ impl RemoteFile {
             return self.fetch_instead(oid);
         }
         self.told.expect(file.size(), &supplier.progress);
-        let saved = self.told.count(0..file.size(), 0, (&self.source, &supplier.progress));
-        supplier.delta_requests.saved(saved);
+        self.told.count(0..file.size(), 0, (&self.source, &supplier.progress));
         if file.base().is_found() {
             supplier.candidates.proved_base(true);
         }
@@ -129,7 +128,7 @@ impl RemoteFile {
     fn finish_delta(&mut self, oid: Oid) -> EntryNext {
         match self.file.parts().finish(&oid) {
             Ok(true) => {
-                self.supplier.delta_requests.made();
+                self.supplier.delta_requests.made(&self.file, self.told.came());
                 self.supplier.progress.with(|progress| progress.objects += 1);
             }
             Ok(false) => return self.fetch_instead(oid),
@@ -181,8 +180,7 @@ impl RemoteSupplier {
             self.candidates.proved_base(part.came <= content.len() as u64 / 2);
         }
         let range = offset..offset + content.len() as u64;
-        let saved = told.count(range, part.came, (source, &self.progress));
-        self.delta_requests.saved(saved);
+        told.count(range, part.came, (source, &self.progress));
         true
     }
 }

@@ -31,6 +31,7 @@ use crate::errands::Errands;
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::search::CandidateSearch;
+use towpath_reuse::delta::made::MadeDeltas;
 
 /// Files asked for together.
 const TOGETHER: usize = 256;
@@ -171,8 +172,8 @@ impl RemoteSupplier {
         })
     }
 
-    /// What was made of older versions: files, and bytes that did not have to come.
-    pub fn made_of_older(&self) -> (u64, u64) {
+    /// Files that were made of older versions.
+    pub fn made_of_older(&self) -> MadeDeltas {
         self.delta_requests.made_of_older()
     }
 

@@ -30,16 +30,19 @@ impl ToldProgress {
         progress.with(|progress| progress.expected = progress.expected.saturating_sub(before) + size);
     }
 
-    /// These bytes of the file are here, of which `came` over the network. Returns how many of those that count for the first
-    /// time did not have to come.
-    pub fn count(&mut self, range: Range<u64>, came: u64, (source, progress): (&SourceId, &Progress)) -> u64 {
+    /// Bytes of those that were counted that came over the network.
+    pub fn came(&self) -> u64 {
+        self.counted.len().saturating_sub(self.here)
+    }
+
+    /// These bytes of the file are here, of which `came` over the network.
+    pub fn count(&mut self, range: Range<u64>, came: u64, (source, progress): (&SourceId, &Progress)) {
         let new = self.counted.gaps(&range).iter().map(|gap| gap.end - gap.start).sum();
         self.counted.insert(range);
         let came = came.min(new);
         self.here += new - came;
         progress.brought(source, came);
         progress.brought(&SourceId::this_machine(), new - came);
-        new - came
     }
 
     /// The file comes in another way. What a source brought stays its own.
@@ -64,8 +67,9 @@ mod tests {
         let (sender, progress) = (SourceId::other("sender", None), Progress::default());
         let mut told = ToldProgress::default();
         (0..2).for_each(|_| told.expect(30, &progress));
-        for (range, came, saved) in [(20..30, 4, 6), (0..10, 10, 0), (0..15, 3, 2), (15..30, 9, 0)] {
-            assert_eq!(told.count(range.clone(), came, (&sender, &progress)), saved, "{range:?}");
+        for (range, came, all) in [(20..30, 4, 4), (0..10, 10, 14), (0..15, 3, 17), (15..30, 9, 22)] {
+            told.count(range.clone(), came, (&sender, &progress));
+            assert_eq!(told.came(), all, "{range:?}");
         }
         let all = progress.snapshot();
         assert_eq!((all.expected, all.done, all.by_source[&sender]), (30, 30, 22));

@@ -1,19 +1,23 @@
 //! Events and the summary of a copy as they are written (`docs/formats/copy.md`, "Events and the summary"): what a
 //! remote end reports to the person at the client.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
 use bytes::Bytes;
 use prost::{Enumeration, Oneof};
 use towpath_api::copy::{CopyEvent, CopySummary, Counts, Dropped, FailureKind, FileTime};
-use towpath_api::{Searched, Seconds, SourceBytes, SourceList};
+use towpath_api::{FileDelta, Searched, Seconds, SourceBytes, SourceList};
 
 use super::{MOST_SOURCES, violation};
 use crate::error::CopyError;
 
 /// Sources and bottlenecks that a summary names, each.
 pub const MOST_LISTED: usize = 1024;
-/// Longest text of a source, in bytes.
+/// Files that a summary names that came as deltas.
+pub const MOST_DELTAS: usize = 64;
+/// Longest text of a source, and path of such a file, in bytes.
 pub const LONGEST_NAME: usize = 512;
 
 /// An event for the person.
@@ -307,6 +311,22 @@ struct WrittenSearch {
     limited: bool,
     #[prost(message, repeated, tag = "14")]
     bottlenecks: Vec<WrittenBottleneck>,
+    #[prost(message, repeated, tag = "15")]
+    deltas: Vec<WrittenFileDelta>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct WrittenFileDelta {
+    #[prost(bytes = "vec", tag = "1")]
+    path: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    base: Vec<u8>,
+    #[prost(string, tag = "3")]
+    why: String,
+    #[prost(uint64, tag = "4")]
+    made: u64,
+    #[prost(uint64, tag = "5")]
+    came: u64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -392,8 +412,28 @@ impl From<Searched> for WrittenSearch {
             bottlenecks: bottlenecks
                 .map(|(at, what)| WrittenBottleneck { milliseconds: at.as_millis(), what })
                 .collect(),
+            deltas: search.deltas.into_iter().take(MOST_DELTAS).map(Into::into).collect(),
         }
     }
+}
+
+impl From<FileDelta> for WrittenFileDelta {
+    fn from(FileDelta { path, base, why, made, came }: FileDelta) -> Self {
+        let base = base.into_os_string().into_vec();
+        Self { path: front(path), base: front(base), why, made, came }
+    }
+}
+
+impl From<WrittenFileDelta> for FileDelta {
+    fn from(WrittenFileDelta { path, base, why, made, came }: WrittenFileDelta) -> Self {
+        Self { path: front(path), base: OsString::from_vec(front(base)).into(), why, made, came }
+    }
+}
+
+/// So much of a path as is kept.
+fn front(mut path: Vec<u8>) -> Vec<u8> {
+    path.truncate(LONGEST_NAME);
+    path
 }
 
 impl From<WrittenSearch> for Searched {
@@ -414,6 +454,7 @@ impl From<WrittenSearch> for Searched {
             in_vain: written.in_vain,
             limited: written.limited,
             bottlenecks: bottlenecks.map(|it| (seconds(it.milliseconds), it.what)).collect(),
+            deltas: written.deltas.into_iter().map(Into::into).collect(),
         }
     }
 }
@@ -439,6 +480,11 @@ mod tests {
     fn source(kind: &str) -> SourceBytes {
         let (node, path) = (Some("1a2b".to_owned()), Some("host".to_owned()));
         SourceBytes { kind: kind.into(), node, path, bytes: 1 }
+    }
+
+    fn delta(path: &[u8]) -> FileDelta {
+        let base = OsString::from_vec(b"/old\xff".to_vec()).into();
+        FileDelta { path: path.to_vec(), base, why: "in_place".into(), made: 9, came: 2 }
     }
 
     fn back(event: &CopyEvent) -> CopyEvent {
@@ -489,6 +535,7 @@ mod tests {
             in_vain: 11,
             limited: true,
             bottlenecks: vec![(seconds(20), "disk".into())],
+            deltas: vec![delta(b"a\xff")],
         };
         let summary = CopySummary {
             seen: counts,
@@ -522,13 +569,16 @@ mod tests {
             sources: SourceList(many().map(|kind| source(&kind)).collect()),
             search: Some(Searched {
                 bottlenecks: many().map(|what| (seconds(1), what)).collect(),
+                deltas: many().map(|path| delta(path.repeat(LONGEST_NAME).as_bytes())).collect(),
                 ..Searched::default()
             }),
             ..CopySummary::default()
         };
         let read = EndReport::with(summary).into_summary();
         assert_eq!(read.sources.0.len(), MOST_LISTED);
-        assert_eq!(read.search.unwrap().bottlenecks.len(), MOST_LISTED);
+        let search = read.search.unwrap();
+        assert_eq!((search.bottlenecks.len(), search.deltas.len()), (MOST_LISTED, MOST_DELTAS));
+        assert!(search.deltas.iter().all(|delta| delta.path.len() == LONGEST_NAME));
     }
 
     #[test]

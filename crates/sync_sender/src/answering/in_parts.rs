@@ -6,7 +6,7 @@ use std::sync::Arc;
 use towpath_content::delta::exchange::{NextSignature, PatchParts, ResponderAction};
 use towpath_content::lock::lock;
 use towpath_protocol::offer::EntryTag;
-use towpath_protocol::packing;
+use towpath_protocol::{Delivered, packing};
 use towpath_reuse::policy::compression_level::likes_outlines;
 use towpath_reuse::policy::table::LATE;
 
@@ -62,8 +62,13 @@ impl Answering {
         out: &AnswerQueue,
     ) -> Result<(), CopyError> {
         let hardest = lock(&self.state).pack.unwrap_or(0).max(1) as i32;
-        let is_late = || self.delivered(&out.replies).late >= LATE;
-        let usual = || if is_late() { hardest } else { self.level(&out.replies).max(1) };
+        // What the receiver asks for is all that is known of the network before anything was delivered, and patches take so
+        // little of it that this may be long.
+        let usual = || match self.delivered(&out.replies) {
+            Delivered { fastest: None, .. } => hardest,
+            delivered if delivered.late >= LATE => hardest,
+            _ => self.level(&out.replies).max(1),
+        };
         let levels = PatchLevels { usual, hardest };
         let Exchange { base, responder } = exchange;
         let make = |index, level| make_patch(*base, parts, index, file?, &*self.store, level);

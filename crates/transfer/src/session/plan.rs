@@ -90,16 +90,25 @@ impl ObjectTable {
         Some(self.ledger.add(id, ObjectOffset { object: key, offset }, &group, now))
     }
 
-    /// Positions of a chunk in an object for which its source can be asked. They come and go, so this
-    /// is said when it is requested.
+    /// What is said of a want when it is requested, as it comes and goes: the value of a piece, and where a chunk lies in an object
+    /// for which its source can be asked.
     pub(super) fn locate(&self, want: &mut Want) {
-        let WantId::Chunk { .. } = want.id else { return };
-        let located = want.positions.iter().find_map(|position| {
-            let object = &self.objects.get(&position.object)?.object;
-            Some((Origin { oid: object.content()?, offset: position.offset }, Arc::clone(&object.group)))
-        });
-        if let Some((origin, group)) = located {
-            (want.origin, want.group) = (Some(origin), group);
+        match want.id {
+            WantId::Piece { oid, layout, index } if layout.count() > 1 && !oid.is_live() => {
+                let mut objects = want.positions.iter().filter_map(|it| self.objects.get(&it.object));
+                want.value = objects.find_map(|active| active.object.expected(index));
+            }
+            WantId::Piece { .. } | WantId::Block { .. } => {}
+            WantId::Chunk { .. } => {
+                let located = want.positions.iter().find_map(|position| {
+                    let object = &self.objects.get(&position.object)?.object;
+                    let origin = Origin { oid: object.content()?, offset: position.offset };
+                    Some((origin, Arc::clone(&object.group)))
+                });
+                if let Some((origin, group)) = located {
+                    (want.origin, want.group) = (Some(origin), group);
+                }
+            }
         }
     }
 

@@ -13,7 +13,7 @@ use super::events::SessionEvent;
 use super::requests::Wrong;
 use crate::claim::RecipeReader;
 use crate::root::Root;
-use crate::source::{Context, Description, Query};
+use crate::source::{Context, Description, FirstPiece, Query};
 use crate::want::{ObjectKey, Outcome};
 
 /// Values that are asked for in one question: 2 MiB of them.
@@ -46,6 +46,11 @@ impl Questions {
             coverage: active.object.group.coverage,
             proofs: if is_live && !for_proofs { Some(0..u64::MAX) } else { proofs },
             follow: is_live && !for_proofs,
+            first: if for_proofs && !active.existing.is_empty() {
+                FirstPiece::MayBeHere
+            } else {
+                FirstPiece::Unsaid
+            },
             ..Query::about(oid)
         };
         let key = active.object.key;

@@ -113,7 +113,7 @@ impl ObjectTable {
         let only = [(brought.source.clone(), u64::MAX)];
         let shares = if brought.shares.is_empty() { &only } else { &brought.shares[..] };
         // What chunks save is in the search's account.
-        let saved = if want.id.is_whole() { brought.saved } else { 0 };
+        let saved = if matches!(want.id, WantId::Piece { .. }) { brought.saved } else { 0 };
         let done = self.ledger.done(want.tag, &want.positions, Instant::now());
         self.root.cancel(&done.cancelled);
         if !done.filled.is_empty() {

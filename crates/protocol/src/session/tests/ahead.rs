@@ -1,5 +1,7 @@
 //! A first piece that is asked for before its object is known.
 
+use towpath_transfer::SignedBase;
+
 use super::*;
 
 /// Asks what the object is and for its first piece.
@@ -7,7 +9,7 @@ fn ask(end: &mut End, now: Instant, oid: Oid) {
     end.session.prove(&oid, &SECRET.prove(&BINDING, &end.node, &oid));
     let (root, name) = (oid_field(&oid), oid_field(&oid));
     end.session.ask(Question::Describe(Describe { root, oid: name, ..Describe::default() }));
-    end.session.get_ahead(now, &oid, &oid);
+    end.session.get_ahead(now, &oid, (&oid, true));
     end.settle();
 }
 
@@ -75,10 +77,41 @@ fn it_is_given_up_when_only_others_are_wanted() {
 }
 
 #[test]
+fn it_is_given_up_when_it_may_be_here_or_is_wanted_as_a_delta() {
+    for (is_delta, pieces) in [(false, 3), (true, 1), (true, 3)] {
+        let ((store, oid, data), now) = (store(pieces), Instant::now());
+        let give_up = |end: &mut End| {
+            let mut wanted = wants(oid, &data);
+            if is_delta {
+                let (bytes, signature) = (Bytes::new(), Bytes::new());
+                wanted[0].base = Some(Arc::new(SignedBase { bytes, signature }));
+            } else {
+                end.session.get_ahead(now, &oid, (&self::store(2).1, false));
+                end.settle();
+                assert!(end.out.is_empty(), "another object's");
+                end.session.get_ahead(now, &oid, (&oid, false));
+            }
+            (claim(end, now, &mut wanted), wanted.len())
+        };
+        let is_cancel = |frame: &Frame| matches!(Body::from_frame(frame.body.clone()), Ok(Body::Cancel(_)));
+        let (mut a, mut b) = pair(&store, now);
+        ask(&mut a, now, oid);
+        drive(now, &mut a, &mut b, 4);
+        a.out.clear();
+        assert_eq!(give_up(&mut a), (None, pieces), "it is asked for as ever");
+        assert!(a.out.iter().any(is_cancel));
+        let (mut a, mut b) = pair(&store, now);
+        ask(&mut a, now, oid);
+        drive(now, &mut a, &mut b, usize::MAX);
+        assert_eq!(give_up(&mut a), (Some(2), pieces - 1), "all of it has come");
+    }
+}
+
+#[test]
 fn what_is_refused_is_asked_for_again_and_what_is_lost_is_told() {
     let ((store, oid, data), now) = (store(1), Instant::now());
     let (mut a, mut b) = pair(&store, now);
-    a.session.get_ahead(now, &oid, &oid);
+    a.session.get_ahead(now, &oid, (&oid, true));
     a.settle();
     drive(now, &mut a, &mut b, usize::MAX);
     assert_eq!(claim(&mut a, now, &mut wants(oid, &data)), None, "its right was not shown");
@@ -93,7 +126,7 @@ fn what_is_refused_is_asked_for_again_and_what_is_lost_is_told() {
         a.close("lost");
         assert_eq!(a.ends().len(), usize::from(claims_first));
         assert_eq!(claim(&mut a, now, &mut wants(oid, &data)), None);
-        a.session.get_ahead(now, &oid, &oid);
+        a.session.get_ahead(now, &oid, (&oid, true));
         assert_eq!(claim(&mut a, now, &mut wants(oid, &data)), None, "the connection has ended");
     }
 }

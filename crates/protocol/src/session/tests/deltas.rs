@@ -132,6 +132,35 @@ fn deltas_that_nobody_asked_for_end_the_connection() {
     }
 }
 
+/// A piece of several is checked by its value, as no proof comes with a run of bytes.
+#[test]
+fn a_piece_whose_value_is_known_comes_as_a_delta_of_what_lies_around_its_place() {
+    let (store, live) = (Arc::new(MemoryStore::new()), Oid::Live([4; 32]));
+    let new: Vec<u8> = (0..20_000u32).flat_map(|at| *Oid::of(&at.to_le_bytes()).digest()).collect();
+    store.put_init(&live, &About::default()).unwrap();
+    store.put_data(&live, &new).unwrap();
+    let oid = store.put_commit(&live).unwrap();
+    let layout = Layout::of(new.len() as u64).unwrap();
+    let piece = layout.range(1).start as usize..layout.range(1).end as usize;
+    let old = [&new[piece.start - 5000..piece.start + 1000], b"more", &new[piece.start + 1000..piece.end]];
+    let base =
+        signed_base(&old.concat(), Some(Signature::of(&old.concat(), 1024, PIECE).unwrap().to_bytes()));
+    let want =
+        |value| Want { base: base.clone(), value, ..Want::new(0, WantId::Piece { oid, layout, index: 1 }) };
+    let value = layout.value(1, &new[piece.clone()]);
+    for (value, is_delta) in [(Some(value), true), (None, false)] {
+        let (bytes, saved, crossed) = brought(&store, oid, vec![want(value)]);
+        assert!(bytes == new[piece.clone()]);
+        assert_eq!(
+            (saved > 250_000, crossed < 8000),
+            (is_delta, is_delta),
+            "{saved} saved, {crossed} crossed"
+        );
+    }
+    let (bytes, ..) = brought(&store, oid, vec![want(Some([7; 32]))]);
+    assert!(bytes.is_empty(), "it is asked for again");
+}
+
 /// The object as its one piece.
 fn piece(oid: Oid, new: &[u8], base: Option<Arc<SignedBase>>) -> Vec<Want> {
     let layout = Layout::of(new.len() as u64).unwrap();

@@ -1,6 +1,8 @@
 //! Chunks that a region of a local file likely resembles are asked for as deltas against it.
 
 use std::ops::Range;
+
+use towpath_content::delta::Hints;
 use towpath_transfer::{Origin, Tag, Want};
 
 use super::Driver;
@@ -67,7 +69,8 @@ pub(super) async fn sign(wants: &mut [Want], likely: Vec<(Range<usize>, Region)>
     let (runs, regions): (Vec<_>, Vec<_>) = likely.into_iter().unzip();
     let lens = runs.iter().map(|run| wants[run.clone()].iter().map(|want| want.id.len()).sum());
     let work: Vec<(Region, u64)> = regions.into_iter().zip(lens).collect();
-    let signing = move || work.into_iter().map(|(region, len)| signed_base(&region, len)).collect::<Vec<_>>();
+    let sign = |(region, len): (Region, u64)| signed_base(&region, len, &Hints::default());
+    let signing = move || work.into_iter().map(sign).collect::<Vec<_>>();
     let signed = tokio::task::spawn_blocking(signing).await.unwrap_or_default();
     for (run, base) in runs.into_iter().zip(signed) {
         wants[run].iter_mut().for_each(|want| want.base.clone_from(&base));

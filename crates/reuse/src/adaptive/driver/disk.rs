@@ -211,7 +211,7 @@ impl Driver {
             }
         }
         let files = listing.files.iter().map(|candidate| {
-            let modified = Some(modified(&candidate.stamp));
+            let modified = Some(candidate.stamp.modified());
             file(&candidate.path(), candidate.stamp.size, modified)
         });
         let below = listing.directories.iter().filter(|directory| self.search.scope.enters(&directory.path));
@@ -286,13 +286,6 @@ pub(super) fn file(path: &Path, size: u64, modified: Option<Time>) -> File {
     let name = path.file_name().map_or(&b""[..], OsStrExt::as_bytes);
     let directory = SplitDirectory::new(path.parent().unwrap_or(path));
     File { directory, name: name.into(), size, modified }
-}
-
-pub(super) fn modified(stamp: &Stamp) -> Time {
-    const SECOND: i64 = 1_000_000_000;
-    // Between 0 and 10^9.
-    let nanos = u32::try_from(stamp.mtime_ns.rem_euclid(SECOND)).unwrap_or(0);
-    Time { seconds: stamp.mtime_ns.div_euclid(SECOND), nanos }
 }
 
 pub(super) fn path_of(bytes: &[u8]) -> PathBuf {

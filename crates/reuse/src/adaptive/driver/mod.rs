@@ -62,6 +62,8 @@ pub struct Search {
     pub leave_out: Arc<dyn Fn(&OsStr) -> bool + Send + Sync>,
     /// Effort where probably nothing is found.
     pub effort: Effort,
+    /// Bytes a second that are expected of the network at most; 0: nobody said.
+    pub limit_rate: u64,
 }
 
 /// A message to the driver.
@@ -330,7 +332,7 @@ impl Driver {
         }
         let is_file = path.symlink_metadata().is_ok_and(|there| there.is_file());
         let stamp = Stamp::of_path(path).ok().filter(|_| is_file)?;
-        Some(disk::file(path, stamp.size, Some(disk::modified(&stamp))))
+        Some(disk::file(path, stamp.size, Some(stamp.modified())))
     }
 
     /// The file as the heuristics compare it: where the file will lie, or its name where the search begins.

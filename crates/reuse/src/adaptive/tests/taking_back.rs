@@ -119,7 +119,7 @@ async fn pieces_that_wait_are_taken_back_when_a_recipe_is_wanted() {
         ..Scope::default()
     };
     let slow = Arc::new(Slow::default());
-    let search = Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some };
+    let search = Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some, limit_rate: 0 };
     let adaptive = Adaptive::new(Arc::clone(&slow) as _, search);
     let (it, other) = (Oid::of(b"it"), Oid::of(b"another"));
     let (_keep, hints) = tokio::sync::watch::channel(Vec::new());
