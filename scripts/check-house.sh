@@ -55,7 +55,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet byte-store object-storage lan codes link vault-difference vault-format vault-protocol vault-server rendezvous rendezvous-nats relay handover store files transfer transfer-conformance processors protocol-messages protocol reuse mirror dealer vault-holders vault plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone doctor api-server cli"
+order="content api simnet byte-store object-storage lan codes link vault-difference vault-format vault-protocol vault-server rendezvous rendezvous-nats relay handover store files transfer transfer-conformance dealer processors protocol-messages protocol reuse mirror vault-holders vault plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone doctor api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

@@ -1,22 +1,25 @@
 //! Notices that addresses of this machine may have changed. Linux sends them to whoever listens, over a netlink socket. Elsewhere, and
 //! where such a socket is refused, it is time to look once a second.
 
+use std::io;
 use std::time::Duration;
+
+use rustix::io::Errno;
+use tokio::net::UdpSocket;
 
 /// Time between two looks where nobody tells of changes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Changes mostly come several at once: what follows within this time is one notice with the first.
-#[cfg(target_os = "linux")]
 const TOGETHER: Duration = Duration::from_millis(50);
 
-/// See the head of this module.
+/// See the head of this module. To the runtime one socket of datagrams is as another, so it is a UDP socket by name.
 #[derive(Debug)]
-pub struct AddressNotices(Option<kernel_notices::NoticeSocket>);
+pub struct AddressNotices(Option<UdpSocket>);
 
 impl AddressNotices {
     /// Listens from now on. To be called within a runtime.
     pub fn new() -> Self {
-        let socket = kernel_notices::NoticeSocket::open();
+        let socket = open().and_then(UdpSocket::from_std);
         Self(
             socket.inspect_err(|error| tracing::debug!(%error, "addresses are looked at once a second")).ok(),
         )
@@ -25,7 +28,7 @@ impl AddressNotices {
     /// Completes when it is time to look at the addresses. Cancel-safe.
     pub async fn next(&self) {
         let told = match &self.0 {
-            Some(socket) => socket.next().await.is_ok(),
+            Some(socket) => told(socket).await.is_ok(),
             None => false,
         };
         if !told {
@@ -40,67 +43,40 @@ impl Default for AddressNotices {
     }
 }
 
-#[cfg(target_os = "linux")]
-mod kernel_notices {
-    use std::io;
-
-    use rustix::io::Errno;
-    use rustix::net::netlink::SocketAddrNetlink;
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
-    use tokio::net::UdpSocket;
-
-    use super::TOGETHER;
-
-    /// Groups of messages (`linux/rtnetlink.h`): interfaces that go up and down, and addresses of each kind.
-    const GROUPS: u32 = 0x1 | 0x10 | 0x100;
-
-    /// What the kernel tells. To the runtime one socket of datagrams is as another, so it is a UDP socket by name.
-    #[derive(Debug)]
-    pub(super) struct NoticeSocket(UdpSocket);
-
-    impl NoticeSocket {
-        pub(super) fn open() -> io::Result<Self> {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            // Without a protocol it is that of routes.
-            let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-            bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
-            Ok(Self(UdpSocket::from_std(socket.into())?))
-        }
-
-        /// Completes some time after the kernel told something. What it told is not read: the addresses are looked at anyway.
-        pub(super) async fn next(&self) -> io::Result<()> {
-            self.0.readable().await?;
-            tokio::time::sleep(TOGETHER).await;
-            loop {
-                match self.0.try_recv(&mut [0; 16]) {
-                    Ok(_) => {}
-                    // Some were too many to be kept.
-                    Err(error) if Errno::from_io_error(&error) == Some(Errno::NOBUFS) => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                    Err(error) => return Err(error),
-                }
-            }
+/// Completes some time after the kernel told something. What it told is not read: the addresses are looked at anyway.
+async fn told(socket: &UdpSocket) -> io::Result<()> {
+    socket.readable().await?;
+    tokio::time::sleep(TOGETHER).await;
+    loop {
+        match socket.try_recv(&mut [0; 16]) {
+            Ok(_) => {}
+            // Some were too many to be kept.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NOBUFS) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
         }
     }
 }
 
+/// A socket to which the kernel tells interfaces that go up and down, and addresses of each kind.
+#[cfg(target_os = "linux")]
+fn open() -> io::Result<std::net::UdpSocket> {
+    use rustix::net::netlink::SocketAddrNetlink;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+
+    /// Groups of messages (`linux/rtnetlink.h`).
+    const GROUPS: u32 = 0x1 | 0x10 | 0x100;
+
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // Without a protocol it is that of routes.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
+    Ok(socket.into())
+}
+
 #[cfg(not(target_os = "linux"))]
-mod kernel_notices {
-    use std::io;
-
-    /// Nobody tells.
-    #[derive(Debug)]
-    pub(super) struct NoticeSocket;
-
-    impl NoticeSocket {
-        pub(super) fn open() -> io::Result<Self> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        pub(super) async fn next(&self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+fn open() -> io::Result<std::net::UdpSocket> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(test)]

@@ -2,7 +2,11 @@
 
 use std::net::SocketAddr;
 
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+use towpath_content::Hint;
 use towpath_link::AddressNotices;
+use towpath_plugins::direct::SCHEME;
 
 use crate::addresses::interfaces;
 use crate::told_addresses::{SshConnection, addresses_to_send};
@@ -40,6 +44,27 @@ impl OwnAddresses {
         self.known.clone_from(&now);
         Some(now)
     }
+}
+
+/// Tells in `hints` where the other side is, as far as that has told by now, for who finds further ways to it. Ends when it is dropped.
+pub fn lead_to(
+    hints: watch::Sender<Vec<Hint>>,
+    theirs: Option<watch::Receiver<Vec<SocketAddr>>>,
+) -> AbortOnDropHandle<()> {
+    let hint = |address: &SocketAddr| Hint::new(format!("{SCHEME}://{address}"), 0, 1).ok();
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        if let Some(mut theirs) = theirs {
+            loop {
+                hints.send_replace(theirs.borrow_and_update().iter().filter_map(hint).collect());
+                if theirs.changed().await.is_err() {
+                    break;
+                }
+            }
+        }
+        // Whoever looks at them looks until the copy has ended.
+        std::future::pending::<()>().await;
+        drop(hints);
+    }))
 }
 
 #[cfg(test)]

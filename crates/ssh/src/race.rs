@@ -38,6 +38,7 @@ use crate::moving::OwnAddresses;
 use crate::race_status::RaceStatus;
 use crate::told_addresses::{addresses_to_dial, addresses_to_send, of_links};
 
+pub use crate::moving::lead_to;
 pub use crate::told_addresses::{MAX_ADDRESSES, SshConnection};
 
 /// Time that a copy which may use nothing else waits for a connection.

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use towpath_api::copy::{CopySummary, Via};
 use towpath_content::{Hint, Oid};
-use towpath_plugins::direct::{LedTo, SCHEME};
+use towpath_plugins::direct::LedTo;
 use towpath_plugins::local::Allow;
 use towpath_plugins::registry::{self, PluginParts, Tree};
 use towpath_plugins::{Direct, Inspected, Takeover, takeover};
@@ -38,7 +38,7 @@ use super::tree_link::TreeLink;
 use crate::error::CopyError;
 use towpath_reuse::candidates::search::CandidateSearch;
 use towpath_reuse::policy::network::Network;
-use towpath_ssh::race::{Race, STAND_LIMIT};
+use towpath_ssh::race::{Race, STAND_LIMIT, lead_to};
 use towpath_sync_messages::race_talk::tell_wishes;
 
 /// Names of the two ways to the other side.
@@ -180,27 +180,6 @@ fn plugins(
     let peer = peer.unwrap_or_default();
     let parts = PluginParts { store, allow, identity, peer, from, host, way, led, mirrors, search, near };
     registry::build(&endpoint.host.plugins, &parts)
-}
-
-/// Tells the session where the other side is, as it tells that, for who finds further ways to it. Ends when it is dropped.
-fn lead_to(
-    hints: watch::Sender<Vec<Hint>>,
-    theirs: Option<watch::Receiver<Vec<SocketAddr>>>,
-) -> AbortOnDropHandle<()> {
-    let hint = |address: &SocketAddr| Hint::new(format!("{SCHEME}://{address}"), 0, 1).ok();
-    AbortOnDropHandle::new(tokio::spawn(async move {
-        if let Some(mut theirs) = theirs {
-            loop {
-                hints.send_replace(theirs.borrow_and_update().iter().filter_map(hint).collect());
-                if theirs.changed().await.is_err() {
-                    break;
-                }
-            }
-        }
-        // Whoever looks at them looks until the copy has ended.
-        std::future::pending::<()>().await;
-        drop(hints);
-    }))
 }
 
 /// Objects that this machine has and the copy may draw from.

@@ -163,7 +163,10 @@ fn a_copy_goes_on_where_a_link_vanishes() {
 fn a_link_of_a_copy_may_get_another_address_here() {
     for way in [Way::Push, Way::Pull] {
         let [own, _] = Scene::sides(way);
-        change_in_mid_copy(way, "sync", true, |scene, _| scene.network.move_to(own, 77));
+        change_in_mid_copy(way, "sync", true, |scene, running| {
+            scene.network.move_to(own, 77);
+            wait_for_others(running);
+        });
     }
 }
 
@@ -171,7 +174,10 @@ fn a_link_of_a_copy_may_get_another_address_here() {
 fn a_link_of_a_copy_may_get_another_address_at_the_other_side() {
     for way in [Way::Push, Way::Pull] {
         let [_, other] = Scene::sides(way);
-        change_in_mid_copy(way, "cp", true, |scene, _| scene.network.move_to(other, 88));
+        change_in_mid_copy(way, "cp", true, |scene, running| {
+            scene.network.move_to(other, 88);
+            wait_for_others(running);
+        });
     }
 }
 
@@ -220,6 +226,8 @@ fn get_while_a_link_moves(side: Side) {
     let mut running = scene.get(&share.ticket()).start();
     let before = wait_for_use(&mut running, 0);
     scene.network.move_to(side, 77);
+    // What came before is told late: that is not to pass for use of the new address.
+    wait_for_others(&mut running);
     wait_for_use(&mut running, before);
     running.end().summary();
     assert_same_bytes(&scene.env.sender.path("file"), &scene.env.receiver.path("file"));

@@ -1,4 +1,4 @@
-//! A get by two links, in simulated time: something befalls the second one after each message in turn. The table, the dealer in it, the
+//! A get by two links, in simulated time: something befalls the second one after messages all over it. The table, the dealer in it, the
 //! ledger and the sessions are the real ones; see [`crate::simulated`].
 
 use std::collections::BTreeMap;
@@ -358,25 +358,25 @@ fn get_swept(blow: Blow, most: u64) {
 
 #[test]
 fn a_get_outlives_a_cut_of_one_of_two_links_behind_any_message() {
-    get_swept(Blow::Cut, 0);
+    get_swept(Blow::Cut, 300);
 }
 
 #[test]
 fn a_get_outlives_a_link_that_is_cut_behind_any_message_and_comes_back_soon() {
-    get_swept(Blow::CutFor(Duration::from_millis(700)), 0);
+    get_swept(Blow::CutFor(Duration::from_millis(700)), 300);
 }
 
 #[test]
 fn a_get_outlives_a_link_that_is_cut_behind_any_message_and_comes_back_late() {
-    get_swept(Blow::CutFor(Duration::from_secs(3)), 0);
+    get_swept(Blow::CutFor(Duration::from_secs(3)), 300);
 }
 
 #[test]
 fn a_link_that_only_delays_holds_no_get_up() {
-    get_swept(Blow::Delays(Duration::from_secs(2)), 0);
+    get_swept(Blow::Delays(Duration::from_secs(2)), 300);
 }
 
 #[test]
 fn a_link_that_falls_to_a_tenth_holds_no_get_up() {
-    get_swept(Blow::Slows(800_000), 0);
+    get_swept(Blow::Slows(800_000), 300);
 }

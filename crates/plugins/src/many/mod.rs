@@ -116,7 +116,7 @@ impl Many {
     /// The same, which asks nothing of two sources at once.
     #[must_use]
     pub fn asking_once(self) -> Self {
-        lock(&self.shared.table).ask_once();
+        lock(&self.shared.table).dealer.ask_once();
         self
     }
 

@@ -108,7 +108,7 @@ impl Awaited {
 
 /// See the head of this module.
 pub(super) struct SourceTable {
-    dealer: Dealer,
+    pub(super) dealer: Dealer,
     pub(super) open: OpenSources,
     pub(super) places: FoundPlaces,
     wants: HashMap<Tag, DealtWant>,
@@ -148,11 +148,6 @@ impl SourceTable {
             next_position: BEHIND_ROOT,
             next_tag: FIRST_TAG,
         }
-    }
-
-    /// From now on nothing is asked of two sources at once.
-    pub(super) const fn ask_once(&mut self) {
-        self.dealer.ask_once();
     }
 
     /// A source that is there and has everything; or the site's cache: it comes before all others, which are in reserve from then on.

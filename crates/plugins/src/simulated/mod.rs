@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `link` | the way by one link: dialled, lost, and dialled again |
 //! | `sender` | the machine that has what is fetched, at one of its two addresses |
-//! | `sweep` | something befalls the second link after each message of a transfer in turn |
+//! | `sweep` | something befalls the second link after messages all over a transfer |
 //!
 //! Receivers stand beside what they try: `many::cuts` gets an object, `links::cuts` the small files of a copy.
 

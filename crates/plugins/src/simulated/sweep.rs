@@ -1,4 +1,4 @@
-//! Something befalls the second link after each message of a transfer in turn. Nothing is lost then, and what is left takes hardly
+//! Something befalls the second link after some twenty messages in turn, all over a transfer. Nothing is lost then, and what is left takes hardly
 //! longer than by the first link alone.
 
 use std::time::Duration;
@@ -17,7 +17,7 @@ const SECOND: usize = 1;
 /// Longer than any transfer takes, in simulated time.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Messages behind which it is tried, spread over all of a transfer.
-const TRIED: usize = 40;
+const TRIED: usize = 20;
 /// Part of the time by the other link alone that may be lost.
 const LOST: f64 = 0.02;
 
