@@ -34,7 +34,7 @@
 //! | `requests` | files that the walk requests, and waits for |
 //! | `notes`, `removing` | notes on disk until then; entries that may go, and what removing them would remove |
 //! | `receiving`, `wanted` | state that its parts share; a file that is requested |
-//! | `file`, `file_permits` | one file on its way, what it is drawn from, and how many there are at once |
+//! | `file` | one file on its way, and what it is drawn from |
 //! | `delta_requests`, `delta_receiver` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
 //! | `network_look` | what is known of the network |
 //! | `supply`, `local`, `remote` | suppliers of files |
@@ -50,7 +50,6 @@ mod endpoint;
 #[cfg(test)]
 mod entry_sink;
 mod file;
-mod file_permits;
 mod finish;
 mod first_files;
 #[cfg(feature = "fuzzing")]

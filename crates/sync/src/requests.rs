@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::error::CopyError;
 use crate::file::CopyFile;
-use crate::file_permits::{FileMoves, FilePermit};
 use crate::file_result::Settling;
 use crate::receiving::Receiving;
 use crate::supply::Supplier;
 use crate::wanted::Wanted;
+use towpath_targets::file_permits::{FileMoves, FilePermit};
 
 /// Asks for files. For the merging thread: it blocks.
 pub struct FileRequests {

@@ -4,9 +4,9 @@ use towpath_content::tree::{Metadata, Time};
 use towpath_files::{RelPath, Stamp};
 
 use crate::decide::Changes;
-use crate::file_permits::FilePermit;
 use crate::notes::{InTheWay, Position};
 use crate::source::Located;
+use towpath_targets::file_permits::FilePermit;
 
 /// Facts of a file when it is requested.
 pub struct Wanted {

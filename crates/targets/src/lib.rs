@@ -6,6 +6,7 @@
 //! | [`partial`] | a file that a session fills |
 //! | [`base_file`] | an older version, whose right pieces are taken over |
 //! | [`descriptor`] | a tree's descriptor, decoded while it comes |
+//! | [`file_permits`] | how many files are under way at once |
 //! | [`file_target`] | the target of a session that brings a file of any kind |
 //! | [`get_file`] | one file of a get |
 //! | [`kept`] | an object on its way into the store as one of its own |
@@ -19,6 +20,7 @@
 
 pub mod base_file;
 pub mod descriptor;
+pub mod file_permits;
 pub mod file_target;
 pub mod get_file;
 pub mod in_flight;

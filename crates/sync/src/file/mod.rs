@@ -27,12 +27,12 @@ use towpath_transfer::{FetchError, Metadata as Labels, Outcome, SourceId};
 pub use self::delta_base::DeltaBase;
 use self::delta_base::LeftOver;
 use self::drawn::HashedParts;
-use super::file_permits::FilePermit;
 use super::notes::{InTheWay, Position, Replacement, RoomRecord, StagedFile};
 use super::receiving::Receiving;
 use super::wanted::{Note, Wanted};
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::rules::FileCandidate;
+use towpath_targets::file_permits::FilePermit;
 use towpath_targets::partial::PartialFile;
 
 /// The index is not told of files that are smaller: they are read as fast as they are looked up there, and each would

@@ -14,7 +14,7 @@ use towpath_reuse::candidates::rules::Resemblance;
 use towpath_targets::placing::Placing;
 
 use super::{CopyFile, FileState, Note};
-use crate::file_permits::MOST_BYTES;
+use towpath_targets::file_permits::MOST_BYTES;
 
 /// Bytes that are compared at once.
 const COMPARED: usize = 256 << 10;
@@ -113,7 +113,7 @@ fn has_same_bytes(one: &File, other: &File) -> Result<bool, FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file_permits::FilePermits;
+    use towpath_targets::file_permits::FilePermits;
 
     #[test]
     fn files_that_wait_leave_room_for_others() {

@@ -22,10 +22,10 @@ use self::backups::{BackupPlace, Backups};
 use self::kept::Kept;
 use super::decide::Changes;
 use super::events::{Events, FailedEntry, failed, left_out, shown_time};
-use super::file_permits::FilePermits;
 use super::file_result::{FileResult, Settling};
 use super::wanted::{Note, Wanted};
 use crate::error::{CopyError, EntryFault, LeftOut};
+use towpath_targets::file_permits::FilePermits;
 use towpath_targets::placing::{Named, Placing, adopt};
 use towpath_targets::resume::Record;
 
