@@ -89,7 +89,7 @@ pub fn direct_answering(data: &[u8]) {
             },
         };
         match stranger.answering.take(body, &Keys) {
-            Ok(Taken::Answer(answer)) => stranger.answers.push(answer),
+            Ok(Taken::Answer(answer)) => stranger.answers.push(*answer),
             Ok(Taken::Nothing | Taken::Refused(_)) => {}
             Ok(Taken::Cancelled(_)) => assert!(!stranger.answers.is_empty()),
             Ok(Taken::Entries(_)) => panic!("nobody offers any"),

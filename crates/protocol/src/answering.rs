@@ -108,7 +108,7 @@ pub enum Taken {
     /// There is no answer to it.
     Nothing,
     /// It is to be answered.
-    Answer(Answer),
+    Answer(Box<Answer>),
     /// These are to be answered by an offer.
     Entries(Vec<EntryAsk>),
     /// It is answered already: these are to be sent.
@@ -339,7 +339,7 @@ impl Answering {
             let (_, encoding) = encodings.find(|(number, _)| *number == agreed.number)?;
             Some(Encoder::new(agreed, encoding.encoder()))
         });
-        Ok(Taken::Answer(Answer::Get(GetAnswer::new(wanted, (holding, given_by), encoder))))
+        Ok(Taken::Answer(Box::new(Answer::Get(GetAnswer::new(wanted, (holding, given_by), encoder)))))
     }
 
     fn entries(&mut self, get: &Get) -> Result<Taken, String> {
@@ -380,7 +380,7 @@ impl Answering {
         }
         let is_busy = kind == RequestKind::Recipe && self.count(kind) > MAX_RECIPES;
         let subject = QuestionSubject { root, oid, holding, is_busy };
-        Ok(Taken::Answer(Answer::Question(QuestionAnswer::new(question, watch, subject))))
+        Ok(Taken::Answer(Box::new(Answer::Question(QuestionAnswer::new(question, watch, subject)))))
     }
 
     /// Refuses a request for what no ticket opens, or none any more; of one that was withdrawn its issuer's word goes before.

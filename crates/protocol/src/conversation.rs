@@ -153,7 +153,7 @@ impl Conversation {
             Taken::Refused(messages) => messages,
             Taken::Cancelled(outcome) => vec![outcome],
             Taken::Answer(answer) => {
-                self.answer(answer);
+                self.answer(*answer);
                 Vec::new()
             }
             Taken::Entries(asks) => self.ask(asks).map(|()| Vec::new())?,

@@ -327,7 +327,7 @@ impl Direct {
         };
         let dialled = attempt.ended().await;
         dialling.attempt = None;
-        let is_missed = has_relay && !dialled.as_ref().is_some_and(|dialled| dialled.connection.is_ok());
+        let is_missed = has_relay && dialled.as_ref().is_none_or(|dialled| dialled.connection.is_err());
         let wait = match is_missed {
             true => dialling.backoff.missed(Instant::now(), SHORT_PAUSE),
             false => dialling.backoff.dialled(Instant::now(), random()),

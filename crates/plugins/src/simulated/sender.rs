@@ -59,7 +59,7 @@ struct ServingEnd {
 
 /// An answer of which more is to be sent.
 enum QueuedAnswer {
-    Data(Answer),
+    Data(Box<Answer>),
     Entries(u32, VecDeque<EntryAsk>),
 }
 
@@ -186,7 +186,7 @@ impl ServingEnd {
     }
 
     /// Returns what is left of it.
-    fn step_data(&mut self, mut answer: Answer, frames: &mut Vec<Outgoing>) -> Option<QueuedAnswer> {
+    fn step_data(&mut self, mut answer: Box<Answer>, frames: &mut Vec<Outgoing>) -> Option<QueuedAnswer> {
         let request = answer.request();
         let is_over = self.answering.is_over(request);
         if !is_over && answer.step(&mut self.serving, &mut |frame| frames.push(frame)) == Step::More {

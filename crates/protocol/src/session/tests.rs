@@ -101,7 +101,7 @@ impl End {
                 Effect::Request(body) => match self.answering.take(body, &Keys) {
                     Ok(Taken::Nothing) => {}
                     Ok(Taken::Entries(asks)) => self.asks.extend(asks),
-                    Ok(Taken::Answer(answer)) => self.answers.push_back(answer),
+                    Ok(Taken::Answer(answer)) => self.answers.push_back(*answer),
                     Ok(Taken::Refused(messages)) => self.session.reply(messages),
                     Ok(Taken::Cancelled(outcome)) => self.session.reply([outcome]),
                     Err(why) => self.session.close(Some(why)),

@@ -213,7 +213,7 @@ impl SimNode for Drawing {
         let mut session = session(peer, false, net.instant());
         session.prove(&self.oid, &SECRET.prove(&BINDING, &node_of(net.host()), &self.oid));
         assert_eq!(self.dialled[&connection], peer);
-        let has_all = self.sources.iter().any(|source| *source == (peer, true));
+        let has_all = self.sources.contains(&(peer, true));
         self.ends.insert(peer, Drawn { session, decoder: Decoder::default(), has_all, is_dealt: false });
         self.settle(net);
     }

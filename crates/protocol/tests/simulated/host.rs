@@ -418,7 +418,7 @@ fn answer(end: &mut End, body: Body) {
         Ok(Taken::Nothing | Taken::Entries(_)) => {}
         Ok(Taken::Refused(messages)) => end.session.reply(messages),
         Ok(Taken::Cancelled(outcome)) => end.session.reply([outcome]),
-        Ok(Taken::Answer(answer)) => end.answers.push_back(answer),
+        Ok(Taken::Answer(answer)) => end.answers.push_back(*answer),
     }
 }
 

@@ -29,7 +29,7 @@ fn wants() -> Vec<WireWant> {
 fn asked() -> (Answering, Answer) {
     let mut answering = guest();
     let Taken::Answer(answer) = answering.take(get(1, wants()), &Keys).unwrap() else { panic!() };
-    (answering, answer)
+    (answering, *answer)
 }
 
 #[test]
