@@ -83,7 +83,7 @@ impl Side {
             1 => self.ask(source),
             2 => self.cancel(source),
             3 => self.session.give_up(source.number() as u32),
-            4 => self.session.get_ahead(self.now, &OBJECT, &OBJECT),
+            4 => self.session.get_ahead(self.now, &OBJECT, (&OBJECT, true)),
             5 => self.claim(source),
             6 => drop(self.session.prove(&OBJECT, &[source.byte(); 32])),
             7 => {

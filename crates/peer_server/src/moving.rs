@@ -1,5 +1,6 @@
 //! Addresses of this machine that come while it serves: whoever fetches is told, over what still stands.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -7,21 +8,24 @@ use towpath_content::NodeId;
 use towpath_link::AddressNotices;
 use towpath_protocol::Service;
 
-/// Tells whoever fetches from `service`, of the node `own`, of each address that `now` has and had not before.
-pub(crate) async fn tell_moves(
+/// Tells whoever fetches from `service`, of the node `own`, of each address that `now` has and had not before. It listens from
+/// this call on, not from when it is first polled.
+pub(crate) fn tell_moves(
     own: NodeId,
     service: Arc<Service>,
-    known: Vec<SocketAddr>,
+    mut known: Vec<SocketAddr>,
     now: impl Fn() -> Vec<SocketAddr> + Send,
-) {
-    let (mut known, notices) = (known, AddressNotices::new());
-    loop {
-        let new = further(&mut known, now());
-        if !new.is_empty() {
-            tracing::debug!(?new, "further addresses of this machine");
-            service.moved(own, &new);
+) -> impl Future<Output = Infallible> + Send {
+    let notices = AddressNotices::new();
+    async move {
+        loop {
+            let new = further(&mut known, now());
+            if !new.is_empty() {
+                tracing::debug!(?new, "further addresses of this machine");
+                service.moved(own, &new);
+            }
+            notices.next().await;
         }
-        notices.next().await;
     }
 }
 
