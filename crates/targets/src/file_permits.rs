@@ -76,7 +76,7 @@ impl FilePermits {
 }
 
 impl FileMoves {
-    /// Waits until a file moved since the last time this returned, but not longer than [`LOOK`]. Thousands move at once: being
+    /// Waits until a file moved since the last time this returned, but not longer than 20 ms. Thousands move at once: being
     /// woken for each costs more than waiting for some.
     pub fn wait(&self) {
         let _ = self.0.recv_timeout(LOOK);

@@ -25,7 +25,7 @@ fn copies_go_beside_a_slow_one() {
         std::fs::create_dir(env.receiver.path("all")).unwrap();
         let route = Route::new(&env, way);
         // Within this machine nothing is slow; the others take their time.
-        let slow = route.copy("cp --json --no-search --limit-rate 4M", "big", "all/");
+        let slow = route.copy("cp --json --no-search --limit-rate 2M", "big", "all/");
         let mut slow = slow.start();
         if way != Way::Here {
             slow.wait_for_bytes(1 << 20);
@@ -72,7 +72,7 @@ fn an_interrupted_copy_goes_on_after_others_went_there() {
     file(&env.sender.path("small"), 3, 2000);
     std::fs::create_dir(env.receiver.path("all")).unwrap();
     let route = Route::new(&env, Way::Push);
-    let mut slow = route.copy("cp --json --no-search --limit-rate 4M", "big", "all/").start();
+    let mut slow = route.copy("cp --json --no-search --limit-rate 2M", "big", "all/").start();
     slow.wait_for_bytes(7 << 20);
     // The other side has this one's record while both run.
     let beside = route.copy("cp --json --limit-rate 1K", "small", "all/").start();

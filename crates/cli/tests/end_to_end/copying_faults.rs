@@ -226,7 +226,9 @@ fn a_file_that_may_not_be_written_is_called_by_its_own_name() {
             let name = if destination == "foreign" { "f" } else { "other" };
             let host = if way == Way::Push { "elsewhere:" } else { "" };
             let wanted = format!("tow: {host}{}: permission denied; run it as", foreign.join(name).display());
-            assert!(ended.err.starts_with(&wanted), "not {wanted}: {}", ended.err);
+            // On a busy machine it is said before that ssh is waited for.
+            let is_told = ended.err.lines().any(|line| line.starts_with(&wanted));
+            assert!(is_told, "not {wanted}: {}", ended.err);
         }
     }
 }
