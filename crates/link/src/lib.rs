@@ -33,6 +33,7 @@
 //! | [`public`] | which addresses anybody may reach |
 //! | [`queued`] | bytes that wait for peers, of all connections together |
 //! | [`backoff`] | how long to wait before the next attempt |
+//! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
 //!
 //! After a crash or a dropped half nothing is left on this side; the peer sees a connection that
 //! was cut off, and can tell that from one that was finished.
@@ -40,6 +41,7 @@
 pub mod address_notices;
 pub mod backoff;
 pub mod connection;
+pub mod dialling;
 pub mod doubles;
 pub mod frame;
 pub mod identity;

@@ -30,7 +30,6 @@
 //! | `unwanted` | pieces of one `Get` that its peer cancelled |
 //! | `turns` | whose turn it is among one node's `Get`s: pure, and shared |
 //! | [`service`] | what a service gives to whom: rights and store |
-//! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
 //! | [`peer`], `shared` | a connection's handle; what it shares with the tasks |
 //! | [`introductions`], `introducing` | who is told which others serve what it fetches: pure; and the messages that say so |
 //! | `peer_use`, `served` | what one transfer here has of a connection; what the other side fetches over it |
@@ -64,7 +63,6 @@ pub mod control;
 pub mod conversation;
 mod delivery;
 mod deltas;
-pub mod dialling;
 mod entry_caller;
 mod entry_way;
 pub mod gets;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tokio_util::task::AbortOnDropHandle;
 use towpath_content::NodeId;
+use towpath_link::dialling::Dialling;
 use towpath_link::tcp::{DialConfig, DialError, dial_any};
 use towpath_link::{Connection, Identity};
-use towpath_protocol::dialling::Dialling;
 
 use super::redialling::dial_again_and_again;
 

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use towpath_content::hint::{self, PeerAddress};
 use towpath_content::lock::lock;
 use towpath_content::{Hint, NodeId, Oid};
+use towpath_link::dialling::{Decision, Dialling};
 use towpath_link::tcp::DialConfig;
 use towpath_link::{Connection, Identity};
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
@@ -25,7 +26,6 @@ use towpath_transfer::{
 };
 
 use towpath_protocol::callers::Answers;
-use towpath_protocol::dialling::{Decision, Dialling};
 use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::Question;
 use towpath_protocol::wire::{Describe, MAX_BASES, MAX_WANTS, oid_field};

@@ -11,7 +11,7 @@ use towpath_link::PathInfo;
 use towpath_link::backoff::BackoffConfig;
 use towpath_transfer::Want;
 
-use towpath_protocol::dialling::Dialling;
+use towpath_link::dialling::Dialling;
 use towpath_protocol::{Peer, PeerUse};
 
 use super::attempt::SlotDialling;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use towpath_link::Frame;
 use towpath_link::backoff::BackoffConfig;
-use towpath_protocol::dialling::{Decision, Dialling};
+use towpath_link::dialling::{Decision, Dialling};
 use towpath_protocol::incoming::Decoder;
 use towpath_protocol::outgoing::Outgoing;
 use towpath_protocol::session::{Effect, Session};

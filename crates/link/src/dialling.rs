@@ -3,8 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use towpath_link::Backoff;
-use towpath_link::backoff::BackoffConfig;
+use crate::backoff::{Backoff, BackoffConfig};
 
 /// Decision about a connection that is needed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
