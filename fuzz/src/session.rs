@@ -156,7 +156,7 @@ impl Side {
     fn cancel(&mut self, source: &mut Source<'_>) {
         let tags: Vec<Tag> = (0..1 + source.below(3)).map(|_| source.number()).collect();
         self.cancelled.extend(&tags);
-        self.session.cancel(&tags);
+        self.session.cancel(0, &tags);
     }
 
     fn claim(&mut self, source: &mut Source<'_>) {

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use towpath_api::{Event, Fetch, FetchState, RELAYED, Seconds};
 use towpath_content::{NodeId, Oid};
 use towpath_files::display_name;
-use towpath_protocol::{HAS_ALL, Peer, Served};
+use towpath_protocol::{HAS_ALL, Peer, Served, ServedFetch};
 use towpath_store::{ObjectKind, Store};
 
 use crate::fetch_limit::FetchLimit;
@@ -79,22 +79,23 @@ impl FetchUnderWay {
     }
 }
 
-/// A connection's part in fetches.
-#[derive(Default)]
+/// A connection's parts in fetches, by root.
+type FetchParts = HashMap<Oid, FetchPart>;
+
+/// A connection's part in a fetch.
 struct FetchPart {
-    /// The one that it is part of now.
-    fetch: Option<FetchOfPart>,
-    /// The last one that has ended, by its number on the connection.
-    ended: Option<u64>,
+    /// The fetch's number on the connection.
+    number: u64,
     /// Bytes that went, at the last look.
     bytes: u64,
+    /// The peer needs nothing more of it.
+    has_ended: bool,
 }
 
-/// A fetch that a connection is part of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct FetchOfPart {
-    key: (NodeId, Oid),
-    number: u64,
+impl FetchPart {
+    const fn new(number: u64) -> Self {
+        Self { number, bytes: 0, has_ended: false }
+    }
 }
 
 impl Fetches {
@@ -141,21 +142,21 @@ impl Fetches {
                 return closed.await;
             }
             let every = if is_watched { LOOK_EVERY } else { LOOK_SELDOM };
-            let (mut part, mut ticks) = (FetchPart::default(), tokio::time::interval(every));
+            let (mut parts, mut ticks) = (FetchParts::default(), tokio::time::interval(every));
             let mut closed = std::pin::pin!(closed);
             loop {
                 let has_ended = tokio::select! {
                     () = &mut closed => true,
                     _ = ticks.tick() => false,
                 };
-                fetches.look(&served, (node, address), &mut part);
+                fetches.look(&served, (node, address), &mut parts);
                 if has_ended {
                     break;
                 }
             }
-            if let Some(fetch) = part.fetch.take() {
-                fetches.leave(fetch.key, peer.upgrade().and_then(|peer| peer.finished()).as_deref());
-            }
+            let said = peer.upgrade().and_then(|peer| peer.finished());
+            parts.retain(|_, part| !part.has_ended);
+            parts.keys().for_each(|root| fetches.leave((node, *root), said.as_deref()));
         }
     }
 
@@ -164,29 +165,51 @@ impl Fetches {
         self: &Arc<Self>,
         served: &Served,
         (node, address): (NodeId, Option<IpAddr>),
-        part: &mut FetchPart,
+        parts: &mut FetchParts,
     ) {
-        let Some(last) = served.last() else { return };
-        let (now, bytes) = (FetchOfPart { key: (node, last.root), number: last.number }, served.bytes());
-        if let Some(before) = part.fetch.take_if(|fetch| *fetch != now) {
-            self.leave(before.key, None);
+        let fetches = served.fetches();
+        let goes_on = |root: &Oid, part: &FetchPart| {
+            let goes_on = fetches.get(root).is_some_and(|now| now.number == part.number);
+            if !goes_on && !part.has_ended {
+                self.leave((node, *root), None);
+            }
+            goes_on
+        };
+        parts.retain(|root, part| goes_on(root, part));
+        for (root, now) in fetches {
+            let is_new = !parts.contains_key(&root);
+            let part = parts.entry(root).or_insert_with(|| FetchPart::new(now.number));
+            if !part.has_ended {
+                self.count_part(&(node, root), (&now, address), part, is_new);
+            }
         }
-        let gone = bytes.saturating_sub(std::mem::replace(&mut part.bytes, bytes));
-        if part.fetch.is_none() && part.ended == Some(last.number) {
+    }
+
+    /// Counts what went of one of them since the last look; `is_new`: that was before it began.
+    fn count_part(
+        self: &Arc<Self>,
+        key: &(NodeId, Oid),
+        (now, address): (&ServedFetch, Option<IpAddr>),
+        part: &mut FetchPart,
+        is_new: bool,
+    ) {
+        let gone = now.bytes.saturating_sub(std::mem::replace(&mut part.bytes, now.bytes));
+        let mut under_way = lock(&self.under_way);
+        let is_known = under_way.contains_key(key);
+        if !is_known && !is_new && gone == 0 {
+            // It ended by what was said on another connection.
             return;
         }
-        let mut under_way = lock(&self.under_way);
-        let fetch = under_way.entry(now.key).or_insert_with(|| FetchUnderWay::new(address));
-        fetch.connections += usize::from(part.fetch.is_none());
-        fetch.ticket = last.ticket;
+        let fetch = under_way.entry(*key).or_insert_with(|| FetchUnderWay::new(address));
+        fetch.connections += usize::from(is_new || !is_known);
+        fetch.ticket = now.ticket;
         fetch.bytes += gone;
-        fetch.trouble = fetch.trouble.take().or_else(|| served.last_error());
-        self.report(&now.key, fetch);
+        fetch.trouble = fetch.trouble.take().or_else(|| now.last_error.clone());
+        self.report(key, fetch);
         drop(under_way);
-        part.fetch = Some(now);
-        if let Some(said) = last.ended {
-            (part.fetch, part.ended) = (None, Some(last.number));
-            self.leave(now.key, said);
+        if let Some(said) = now.ended {
+            part.has_ended = true;
+            self.leave(*key, said);
         }
     }
 

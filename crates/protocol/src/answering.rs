@@ -519,6 +519,14 @@ impl Answer {
         }
     }
 
+    /// The root by which data are asked for; `None` for a question.
+    pub(super) const fn root(&self) -> Option<&Oid> {
+        match self {
+            Self::Get(answer) => Some(answer.root()),
+            Self::Question(_) => None,
+        }
+    }
+
     /// True if it may take long, to wait for its object or to make a recipe: it should keep no other
     /// waiting.
     pub const fn takes_long(&self) -> bool {

@@ -112,6 +112,10 @@ impl GetAnswer {
         self.wanted.request
     }
 
+    pub(super) const fn root(&self) -> &Oid {
+        &self.wanted.root
+    }
+
     pub(super) const fn priority(&self) -> i8 {
         self.wanted.priority
     }
@@ -129,7 +133,7 @@ impl GetAnswer {
             },
         };
         if let Err(outcome) = &served {
-            serving.served().refused(outcome);
+            serving.served().refused(&self.wanted.root, outcome);
             let outcome = WireOutcome::new(self.request(), Some(self.want), outcome);
             out(Outgoing::control(Body::Outcome(outcome)));
         }

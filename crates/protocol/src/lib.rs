@@ -32,7 +32,7 @@
 //! | [`service`] | what a service gives to whom: rights and store |
 //! | [`peer`], `shared` | a connection's handle; what it shares with the tasks |
 //! | [`introductions`], `introducing` | who is told which others serve what it fetches: pure; and the messages that say so |
-//! | `peer_use`, `served` | what one transfer here has of a connection; what the other side fetches over it |
+//! | `peer_use`, `served` | what one transfer here has of a connection; what the other side fetches over it, by root |
 //! | [`callers`] | who waits for which request of a session |
 //! | `reader`, `writer`, `session_queue` | a connection's two tasks; what of a session waits for the second |
 //! | [`conversation`] | the answering half of a connection at work |
@@ -104,7 +104,7 @@ pub use pace::Pace;
 pub use peer::{Peer, PeerConfig, link_number};
 pub use peer_use::{PeerFacts, PeerUse};
 pub use replies::{ContentBatch, Replies, ReplyMessage};
-pub use served::{LastServed, Served};
+pub use served::{Served, ServedFetch};
 pub use service::{Issuer, Service};
 pub use shared::Traffic;
 pub use stall::{Arrived, QUIET, Stall};

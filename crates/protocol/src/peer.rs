@@ -128,8 +128,6 @@ pub struct Peer {
     probe: PathProbe,
     served: Arc<Served>,
     control: Mutex<Option<(ControlSender, ControlReceiver)>>,
-    /// A transfer has it for itself ([`PeerUse`](super::PeerUse)).
-    pub(super) is_taken: AtomicBool,
     /// Urgency of this side's requests.
     pub(super) priority: i8,
     _close: DropGuard,
@@ -191,7 +189,6 @@ impl Peer {
             probe,
             served,
             control: Mutex::new(control),
-            is_taken: AtomicBool::new(false),
             priority,
             _close: token.drop_guard(),
         })
@@ -410,9 +407,9 @@ impl Peer {
         }
     }
 
-    /// Cancels the wants with these tags, as [`Session::cancel`] does.
-    pub fn cancel(&self, tags: &[u64]) {
-        self.shared.change(|callers| callers.session().cancel(tags));
+    /// Cancels the wants with these tags that `user` asked for, as [`Session::cancel`] does.
+    pub fn cancel(&self, user: u64, tags: &[u64]) {
+        self.shared.change(|callers| callers.session().cancel(user, tags));
     }
 }
 

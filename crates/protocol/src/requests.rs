@@ -27,6 +27,8 @@ use super::wire::{
 pub struct GetRequest {
     pub(super) runs: Vec<WantRun>,
     pub(super) by_bytes: bool,
+    /// Number of who asks among the uses of the connection: tags are unique for each of these.
+    pub(super) user: u64,
     pub(super) message: Get,
 }
 
@@ -36,7 +38,7 @@ impl GetRequest {
     pub fn new(root: &Oid, wants: Vec<Want>, by_bytes: bool) -> Self {
         let runs = runs(wants, by_bytes);
         let wants = runs.iter().map(|run| run.wire.clone()).collect();
-        Self { message: Get { root: oid_field(root), wants, ..Get::default() }, runs, by_bytes }
+        Self { message: Get { root: oid_field(root), wants, ..Get::default() }, runs, by_bytes, user: 0 }
     }
 }
 
@@ -189,6 +191,8 @@ pub struct GetUnderWay {
     cancelled: bool,
     source: SourceId,
     requested_at: Instant,
+    /// As of [`GetRequest`].
+    pub(super) user: u64,
 }
 
 impl GetUnderWay {
@@ -196,7 +200,7 @@ impl GetUnderWay {
     pub fn new(runs: Vec<WantRun>, by_bytes: bool, source: SourceId, requested_at: Instant) -> Self {
         let (proofs, half, cancelled) = (HashMap::new(), None, false);
         let states = giving_up::all_open(&runs);
-        Self { runs, by_bytes, states, proofs, half, cancelled, source, requested_at }
+        Self { runs, by_bytes, states, proofs, half, cancelled, source, requested_at, user: 0 }
     }
 
     /// Takes the proof that precedes a run's data.

@@ -19,6 +19,7 @@
 //! | `gets`, `ahead` | what was asked for, and a first piece that nobody wants yet |
 //! | `entries` | what was asked for of the other side's offer |
 //! | `questions` | what was asked about objects |
+//! | `uses` | which transfers of this side use the connection |
 //! | `config`, `effect` | how this side behaves; what a caller asks and has to do |
 //! | `greeting`, `round_trip` | the hellos; how far the peer is |
 
@@ -31,6 +32,7 @@ mod greeting;
 mod outbox;
 mod questions;
 mod round_trip;
+mod uses;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -51,6 +53,7 @@ use self::outbox::SessionOutbox;
 use self::questions::OpenQuestions;
 pub use self::round_trip::MOST_ANSWERS;
 use self::round_trip::RoundTrip;
+use self::uses::PeerUses;
 use super::incoming::Incoming;
 use super::liveness::Liveness;
 use super::requests::{GetRequest, Violation};
@@ -73,6 +76,8 @@ pub struct Session {
     /// Messages about who serves that came.
     holders: usize,
     round_trip: RoundTrip,
+    /// Transfers of this side that use it.
+    pub(super) uses: PeerUses,
     end: Option<SessionEnd>,
     outbox: SessionOutbox,
 }
@@ -97,6 +102,7 @@ impl Session {
             withdrawals: 0,
             holders: 0,
             round_trip: RoundTrip::new(config.measures),
+            uses: PeerUses::default(),
             end: None,
             outbox: SessionOutbox::new(hello(&config)),
             config,
@@ -128,11 +134,9 @@ impl Session {
     /// Asks for data, now or once the peer's limit allows it; returns the request's number. Each
     /// want ends by a delivery or an outcome, then the request itself ends.
     pub fn get(&mut self, now: Instant, request: GetRequest) -> u32 {
-        let GetRequest { runs, by_bytes, message } = request;
-        self.put(|session, request| {
-            session.gets.begin(now, request, runs, by_bytes);
+        self.put(|session, number| {
             let urgency = session.config.priority.into();
-            Body::Get(wire::Get { request, urgency, ..message })
+            Body::Get(wire::Get { urgency, ..session.gets.begin(now, number, request) })
         })
     }
 
@@ -214,10 +218,10 @@ impl Session {
         self.put(|session, request| session.questions.begin(request, question))
     }
 
-    /// Cancels wants. What the peer does not deliver nevertheless ends as cancelled. One that shares a run of bytes
+    /// Cancels wants of `user`. What the peer does not deliver nevertheless ends as cancelled. One that shares a run of bytes
     /// with others that are needed comes with them.
-    pub fn cancel(&mut self, tags: &[Tag]) {
-        self.gets.cancel(tags, &mut self.outbox);
+    pub fn cancel(&mut self, user: u64, tags: &[Tag]) {
+        self.gets.cancel(user, tags, &mut self.outbox);
     }
 
     /// Nobody waits for a request any more. If it has not ended, the peer gets a cancellation, and its wants end

@@ -71,9 +71,31 @@ struct Following {
     listening: Arc<Service>,
     following: Arc<Service>,
     put: PutReply,
-    get: tokio::task::JoinHandle<Result<Summary, String>>,
+    get: RunningGet,
     /// Of the one that follows.
     fetches: mpsc::Receiver<Event>,
+}
+
+/// A get by the one that listens, of a put that has not ended.
+struct Back {
+    puts: InProcess,
+    put: PutReply,
+    get: RunningGet,
+}
+
+impl Back {
+    /// The put goes on with this and ends.
+    async fn end(&self, rest: &'static [u8]) {
+        self.puts.put_part(self.put.oid.clone(), DATA as u64, Box::new(rest)).await.unwrap();
+        self.puts.commit_put(self.put.oid.clone()).await.unwrap();
+    }
+}
+
+type RunningGet = tokio::task::JoinHandle<Result<Summary, String>>;
+
+/// A get that ends well.
+async fn expect_got(get: RunningGet) {
+    timeout(LIMIT, get).await.expect("it ends").unwrap().unwrap();
 }
 
 impl Following {
@@ -101,6 +123,31 @@ impl Following {
     async fn put_part(&self, offset: u64, part: &[u8]) {
         let puts = InProcess(Arc::clone(&self.listening));
         puts.put_part(self.put.oid.clone(), offset, Box::new(part)).await.unwrap();
+    }
+
+    /// A put at the one that follows, which has begun and is fetched from there.
+    async fn begin_back(&mut self, name: &str) -> Back {
+        let puts = InProcess(Arc::clone(&self.following));
+        let put = puts.open_put(OpenPutRequest::default()).await.unwrap();
+        puts.put_part(put.oid.clone(), 0, Box::new(&pattern(DATA)[..])).await.unwrap();
+        let get = self.get_back(name, &put.ticket);
+        while let Some(event) = timeout(LIMIT, self.fetches.recv()).await.expect("it is fetched") {
+            if matches!(event, Event::Fetch(fetch) if fetch.bytes > 0 && fetch.oid == put.oid) {
+                break;
+            }
+        }
+        Back { puts, put, get }
+    }
+
+    /// The one that listens gets what the other one has.
+    fn get_back(&self, name: &str, ticket: &str) -> RunningGet {
+        let (listening, request) = (Arc::clone(&self.listening), request(&self.folder, name, ticket));
+        tokio::spawn(async move { fetch(&listening, request).await })
+    }
+
+    /// What was got so is this.
+    fn assert_got(&self, name: &str, parts: &[&[u8]]) {
+        assert!(std::fs::read(output(&self.folder, name)).unwrap() == parts.concat(), "{name}: other bytes");
     }
 
     /// The one that follows is told that what it has was fetched: what, and how many bytes went.
@@ -158,23 +205,59 @@ async fn a_get_that_takes_no_more_than_so_much_a_second_keeps_its_connection_for
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_the_get_that_dialled_cuts_off_nobody_who_fetches_over_its_connection() {
     let mut scene = Following::begin(|_| ()).await;
-    let puts = InProcess(Arc::clone(&scene.following));
-    let put = puts.open_put(OpenPutRequest::default()).await.unwrap();
-    puts.put_part(put.oid.clone(), 0, Box::new(&pattern(DATA)[..])).await.unwrap();
-    let (listening, request) = (Arc::clone(&scene.listening), request(&scene.folder, "back", &put.ticket));
-    let back = tokio::spawn(async move { fetch(&listening, request).await });
-    while let Some(event) = timeout(LIMIT, scene.fetches.recv()).await.expect("it is fetched") {
-        if matches!(event, Event::Fetch(fetch) if fetch.bytes > 0) {
-            break;
-        }
-    }
+    let back = scene.begin_back("back").await;
     scene.expect_the_rest().await;
-    puts.put_part(put.oid.clone(), DATA as u64, Box::new(&b"the end"[..])).await.unwrap();
-    puts.commit_put(put.oid.clone()).await.unwrap();
-    timeout(LIMIT, back).await.expect("it ends").unwrap().unwrap();
-    let got = std::fs::read(output(&scene.folder, "back")).unwrap();
-    assert!(got == [&pattern(DATA)[..], b"the end"].concat(), "other bytes");
+    back.end(b"the end").await;
+    expect_got(back.get).await;
+    scene.assert_got("back", &[&pattern(DATA), b"the end"]);
     scene.expect_fetched().await;
     scene.listening.door().take_leave().await;
     assert_eq!(scene.listening.door().limits().connections(), 0, "then nobody needs it");
+}
+
+/// The second one was refused as long as the first one had the connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_gets_at_once_draw_over_the_one_connection_of_what_cannot_be_dialled() {
+    let mut scene = Following::begin(|_| ()).await;
+    let first = scene.begin_back("first").await;
+    let second = scene.begin_back("second").await;
+    for round in 0..2 {
+        let (data, name) = (pattern(DATA + round), format!("shared{round}"));
+        let ticket = share_out_of_reach(&scene.following, &scene.folder, &name, &data).await;
+        expect_got(scene.get_back(&name, &ticket)).await;
+        scene.assert_got(&name, &[&data]);
+        let (oid, bytes) = scene.expect_fetched().await;
+        assert_eq!(oid, Oid::of(&data).to_string());
+        assert!((data.len() as u64..2 * data.len() as u64).contains(&bytes), "{bytes}");
+    }
+    for (name, back) in [("second", second), ("first", first)] {
+        assert!(!back.get.is_finished());
+        back.end(b"the end").await;
+        expect_got(back.get).await;
+        scene.assert_got(name, &[&pattern(DATA), b"the end"]);
+        assert_eq!(scene.expect_fetched().await.0, back.put.oid);
+    }
+    scene.expect_the_rest().await;
+    scene.listening.door().take_leave().await;
+    assert_eq!(scene.listening.door().limits().connections(), 0, "then nobody needs it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_gets_over_one_connection_the_end_of_one_is_not_that_of_the_other() {
+    let mut scene = Following::begin(|_| ()).await;
+    let first = scene.begin_back("first").await;
+    // One of another root, and one of the same by the same ticket.
+    let second = scene.begin_back("second").await;
+    let again = scene.get_back("again", &first.put.ticket);
+    first.get.abort();
+    assert!(first.get.await.unwrap_err().is_cancelled());
+    second.end(b"2").await;
+    expect_got(second.get).await;
+    assert_eq!(scene.expect_fetched().await.0, second.put.oid);
+    let back = Back { get: again, puts: first.puts, put: first.put };
+    back.end(b"1").await;
+    expect_got(back.get).await;
+    scene.assert_got("again", &[&pattern(DATA), b"1"]);
+    assert_eq!(scene.expect_fetched().await.0, back.put.oid);
+    scene.expect_the_rest().await;
 }

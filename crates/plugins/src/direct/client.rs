@@ -54,6 +54,9 @@ const PING: u64 = 64;
 /// Time in which a peer that can be dialled is reached, mostly.
 const LATE: Duration = Duration::from_millis(150);
 
+/// Time after which a peer that was not reached is asked beside other transfers, where a connection with it stands.
+const UNREACHED: Duration = Duration::from_secs(1);
+
 /// Time between two rounds of dialling where a relay brings the bytes meanwhile.
 const SHORT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -213,11 +216,15 @@ impl Direct {
                     // The others stand.
                     (true, false) => return Err(Outcome::RetryLater(PAUSE)),
                 }
-                let (peer, is_found) = match (self.find(slot, context), decision) {
-                    (Some(found), _) => (found, true),
-                    (None, Decision::Wait(wait)) => return Err(Outcome::RetryLater(wait)),
-                    (None, _) => self.dial_or_find(slot, &mut dialling, context).await?,
+                let reached = match (self.find(slot, context, false), decision) {
+                    (Some(found), _) => Ok((found, true)),
+                    (None, Decision::Wait(wait)) => Err(Outcome::RetryLater(wait)),
+                    (None, _) => self.dial_or_find(slot, &mut dialling, context).await,
                 };
+                // What can't be dialled is asked beside others; what could be is about to be dialled again.
+                let may_share = decision == Decision::Dial || self.led().is_none();
+                let shared = || Some((self.find(slot, context, may_share)?, true));
+                let (peer, is_found) = reached.or_else(|outcome| shared().ok_or(outcome))?;
                 dialling.attempt = None;
                 let peer = Arc::new(peer);
                 slot.set(Arc::clone(&peer), is_found);
@@ -237,18 +244,20 @@ impl Direct {
     }
 
     /// A connection of this service with the node, for the first slot: further ones are there to be more than those that stand.
-    fn find(&self, slot: &Slot, context: &Context) -> Option<PeerUse> {
+    /// One that others use only if it may be shared.
+    fn find(&self, slot: &Slot, context: &Context, may_share: bool) -> Option<PeerUse> {
         let (host, node) = (self.host.as_ref()?, self.node.or(context.node)?);
         let is_any_way = self.config.dial.from.is_none() && self.config.only.is_none();
         let may_be_any = is_any_way && self.slots.is_first(slot);
         if !may_be_any || self.shuns.load(Ordering::Relaxed) {
             return None;
         }
-        let needs = PeerNeeds::of(&self.config.peer, self.config.is_relayed);
+        let needs = PeerNeeds { may_share, ..PeerNeeds::of(&self.config.peer, self.config.is_relayed) };
         host.pool().take(&node, needs, context.root, |peer| self.prove(peer, context))
     }
 
-    /// A connection that is dialled, or one that somebody else brings meanwhile; true for such a one.
+    /// A connection that is dialled, or one that somebody else brings meanwhile; true for such a one. If that takes long, one that
+    /// others use.
     async fn dial_or_find(
         &self,
         slot: &Slot,
@@ -256,9 +265,11 @@ impl Direct {
         context: &Context,
     ) -> Result<(PeerUse, bool), Outcome> {
         let finding = async {
-            match &self.host {
-                Some(host) => host.pool().until(|| self.find(slot, context)).await,
-                None => std::future::pending().await,
+            let Some(host) = &self.host else { return std::future::pending().await };
+            let free = host.pool().until(|| self.find(slot, context, false));
+            match tokio::time::timeout(UNREACHED, free).await {
+                Ok(found) => found,
+                Err(_late) => host.pool().until(|| self.find(slot, context, true)).await,
             }
         };
         tokio::select! {
@@ -440,7 +451,7 @@ impl Direct {
         let is_quick = slot.is_found() && !query.recipe && !query.samples && !query.follow;
         let silent = async {
             match is_quick {
-                true => tokio::time::sleep(PATIENCE).await,
+                true => until_silent(&peer).await,
                 false => std::future::pending().await,
             }
         };
@@ -502,7 +513,7 @@ impl Direct {
     /// Asks for wants that waited for the connection, and waits until each has ended.
     async fn ask_for(
         &self,
-        peer: &Peer,
+        peer: &PeerUse,
         (waiting, mut wants): (UnaskedCall<'_>, Vec<Want>),
         context: &Context,
         sink: Arc<dyn Sink>,
@@ -653,11 +664,11 @@ impl Source for Direct {
         }
     }
 
-    /// A connection that was found, or over which the peer fetches, is left to others.
+    /// A connection that was found, that others use, or over which the peer fetches, is left to them.
     fn finish<'a>(&'a self, how: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let ends = self.slots.take_all().into_iter().map(|(peer, is_found)| async move {
-                match is_found || *peer.served().use_changes().borrow() {
+                match is_found || peer.has_others() || *peer.served().use_changes().borrow() {
                     true => peer.leave(how),
                     false => peer.finish(how).await,
                 }
@@ -714,6 +725,17 @@ async fn until_stalled(peer: &Peer) {
         ticks.tick().await;
         let heard = peer.heard();
         if stall.look(Instant::now(), heard.bytes, PING, heard.awaits_data).is_some() {
+            return;
+        }
+    }
+}
+
+/// Completes when the peer of a connection that was found has not answered for long: other transfers may have asked before.
+async fn until_silent(peer: &PeerUse) {
+    loop {
+        let before = peer.heard().bytes;
+        tokio::time::sleep(PATIENCE).await;
+        if !peer.has_others() || peer.heard().bytes.saturating_sub(before) <= PING {
             return;
         }
     }

@@ -64,17 +64,21 @@ pub struct PeerNeeds {
     pub priority: i8,
     /// It asks by a relay; else never, for another source does.
     pub is_relayed: bool,
+    /// It asks beside other transfers, as it has no other way.
+    pub may_share: bool,
 }
 
 impl PeerNeeds {
     /// Those of a transfer whose own connections are configured so, and are carried by a relay or not.
     pub fn of(config: &PeerConfig, is_relayed: bool) -> Self {
-        Self { has_rate: config.receive_pace.is_limited(), priority: config.priority, is_relayed }
+        let (has_rate, priority) = (config.receive_pace.is_limited(), config.priority);
+        Self { has_rate, priority, is_relayed, may_share: false }
     }
 
-    /// True if a connection serves it as well as one of its own.
+    /// True if a connection serves it: as well as one of its own, unless it may share.
     pub const fn are_met_by(self, peer: PeerFacts) -> bool {
-        peer.answers && !peer.is_taken && !self.has_rate && self.priority == peer.priority
+        let is_free = peer.uses == 0 || self.may_share;
+        peer.answers && is_free && !self.has_rate && self.priority == peer.priority
     }
 }
 
@@ -153,8 +157,8 @@ impl PeerPool {
         self.len() == 0
     }
 
-    /// A connection with `node` that meets these needs, for the use of `root` alone. `prove` shows the right to it there; false if
-    /// that can't be.
+    /// A connection with `node` that meets these needs, for the use of `root`, alone or beside as few as possible. `prove` shows the
+    /// right to it there; false if that can't be.
     pub fn take(
         &self,
         node: &NodeId,
@@ -167,9 +171,11 @@ impl PeerPool {
         let ours = pooled.filter(|pooled| pooled.is_relayed == needs.is_relayed);
         let peers: Vec<Arc<Peer>> = ours.filter_map(|pooled| pooled.peer.upgrade()).collect();
         drop(known);
-        let fit =
-            peers.iter().filter(|peer| PeerFacts::of(peer).is_some_and(|facts| needs.are_met_by(facts)));
-        fit.filter_map(|peer| PeerUse::alone(peer, root)).find(|used| prove(used))
+        let facts = peers.iter().filter_map(|peer| PeerFacts::of(peer).map(|facts| (facts, peer)));
+        let mut fit: Vec<_> = facts.filter(|(facts, _)| needs.are_met_by(*facts)).collect();
+        fit.sort_by_key(|(facts, _)| facts.uses);
+        let begin = if needs.may_share { PeerUse::beside_others } else { PeerUse::alone };
+        fit.into_iter().filter_map(|(_, peer)| begin(peer, root)).find(|used| prove(used))
     }
 }
 
@@ -179,8 +185,9 @@ mod tests {
 
     #[test]
     fn a_transfer_with_limits_of_its_own_uses_its_own_connections() {
-        let peer = PeerFacts { answers: true, is_taken: false, priority: 0 };
-        let needs = PeerNeeds { has_rate: false, priority: 0, is_relayed: false };
+        let peer = PeerFacts { answers: true, uses: 0, priority: 0 };
+        let needs = PeerNeeds { has_rate: false, priority: 0, is_relayed: false, may_share: false };
+        let sharing = PeerNeeds { may_share: true, ..needs };
         let rows = [
             (needs, peer, true, "nothing is in the way"),
             (PeerNeeds { has_rate: true, ..needs }, peer, false, "its limit would hold for others"),
@@ -192,7 +199,11 @@ mod tests {
                 "as urgent as it needs",
             ),
             (needs, PeerFacts { answers: false, ..peer }, false, "nobody answers there"),
-            (needs, PeerFacts { is_taken: true, ..peer }, false, "another transfer asks there"),
+            (needs, PeerFacts { uses: 1, ..peer }, false, "another transfer asks there"),
+            (sharing, peer, true, "nobody is there to share it with"),
+            (sharing, PeerFacts { uses: 7, ..peer }, true, "there is no other way"),
+            (PeerNeeds { has_rate: true, ..sharing }, peer, false, "its limit would hold for others"),
+            (sharing, PeerFacts { answers: false, uses: 1, ..peer }, false, "nobody answers there"),
         ];
         for (needs, peer, may, why) in rows {
             assert_eq!(needs.are_met_by(peer), may, "{why}");

@@ -234,7 +234,7 @@ impl GetReceiver {
         let unasked = std::mem::take(&mut asked.unasked).into_iter();
         let (cancelled, left): (Vec<Want>, Vec<Want>) = unasked.partition(|want| tags.contains(&want.tag));
         asked.unasked = left;
-        asked.link.session().into_iter().for_each(|session| session.cancel(tags));
+        asked.link.session().into_iter().for_each(|session| session.cancel(0, tags));
         cancelled.iter().for_each(|want| self.not_brought(net, at, want.tag, Outcome::Cancelled));
     }
 

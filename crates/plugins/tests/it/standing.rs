@@ -1,7 +1,8 @@
 //! Connections that stand already and that a transfer may use beside others.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
 use tokio::sync::mpsc;
 use towpath_content::pieces::Layout;
@@ -26,7 +27,9 @@ struct Host(PeerPool);
 
 impl PeerHost for Host {
     fn start(&self, connection: Connection, config: PeerConfig) -> Arc<Peer> {
-        Peer::start(connection, config, None)
+        let peer = Peer::start(connection, config, None);
+        self.0.add(&peer);
+        peer
     }
 
     fn pool(&self) -> &PeerPool {
@@ -69,6 +72,12 @@ impl Scene {
         Context { root: Oid::of(&self.data), node: Some(node), secret: None, hints }
     }
 
+    /// One for each piece.
+    fn wants(&self) -> Vec<Want> {
+        let (oid, layout) = (Oid::of(&self.data), Layout::of(self.data.len() as u64).unwrap());
+        (0..4).map(|index| Want::new(index, WantId::Piece { oid, layout, index })).collect()
+    }
+
     async fn fetch(&self, source: Arc<dyn Source>, node: NodeId) {
         let context = self.context(node);
         let session = Session::start(Single::root(source), context, SessionConfig::default());
@@ -99,27 +108,99 @@ impl Sink for Stuck {
 #[tokio::test]
 async fn what_a_transfer_found_it_leaves_to_others() {
     let scene = scene().await;
-    let node = scene.near.node();
+    let (node, root) = (scene.near.node(), Oid::of(&scene.data));
+    let state = || scene.far.served().fetches().get(&root).map(|fetch| (fetch.number, fetch.ended));
     for number in 0..2 {
+        // Nothing can be dialled, so they share it.
         let (first, second) = (scene.direct(), scene.direct());
         scene.fetch(first.clone(), node).await;
-        let (answers, _) = mpsc::channel(1);
-        let asked = second.describe(Query::about(Oid::of(&scene.data)), &scene.context(node), answers).await;
-        assert_eq!(asked, Err(Outcome::NotHere), "one transfer at a time, and nothing can be dialled");
+        scene.fetch(second.clone(), node).await;
         first.finish(HAS_ALL).await;
-        let is_told = || {
-            let last = scene.far.served().last();
-            last.is_some_and(|last| (last.number, last.ended) == (number, Some(Some(HAS_ALL))))
-        };
+        scene.fetch(second.clone(), node).await;
+        assert_eq!(state(), Some((number, None)), "one still needs it");
+        second.finish("").await;
+        let is_told = || state() == Some((number, Some(Some(HAS_ALL))));
         assert!(is_soon(LIMIT, is_told).await, "the other side knows how it ended");
         assert_eq!((scene.near.ended(), scene.far.ended()), (None, None));
     }
     let left = scene.direct();
     scene.fetch(left.clone(), node).await;
     drop(left);
-    let gave_up = || scene.far.served().last().is_some_and(|last| last.ended == Some(None));
-    assert!(is_soon(LIMIT, gave_up).await, "without a word it gave up");
+    assert!(is_soon(LIMIT, || state() == Some((2, Some(None)))).await, "without a word it gave up");
     scene.fetch(scene.direct(), node).await;
+}
+
+/// Notes how wants ended.
+#[derive(Default)]
+struct Ends(Mutex<Vec<(Tag, Option<Outcome>)>>);
+
+impl Sink for Ends {
+    fn deliver(&self, delivery: Delivery) -> BoxFuture<'_, ()> {
+        self.0.lock().unwrap().push((delivery.tag, None));
+        Box::pin(std::future::ready(()))
+    }
+
+    fn outcome(&self, tag: Tag, outcome: Outcome) {
+        self.0.lock().unwrap().push((tag, Some(outcome)));
+    }
+
+    fn backpressure(&self) -> Backlog {
+        Backlog::default()
+    }
+}
+
+/// The wants of both have the same tags.
+#[tokio::test]
+async fn what_one_transfer_cancels_another_one_gets_over_the_same_connection() {
+    let scene = scene().await;
+    let context = scene.context(scene.near.node());
+    let ends = [(); 2].map(|()| Arc::new(Ends::default()));
+    let directs = [scene.direct(), scene.direct()];
+    let mut asking = [0, 1].map(|at| directs[at].get(scene.wants(), &context, Arc::clone(&ends[at]) as _));
+    for asked in &mut asking {
+        let asked = std::future::poll_fn(|context| Poll::Ready(asked.as_mut().poll(context).is_ready()));
+        assert!(!asked.await);
+    }
+    assert!(scene.near.heard().awaits_data);
+    directs[1].cancel(&[0, 1, 2, 3]);
+    let [first, second] = asking;
+    tokio::time::timeout(LIMIT, async { tokio::join!(first, second) }).await.expect("they end");
+    let [mut first, second] = ends.map(|ends| std::mem::take(&mut *ends.0.lock().unwrap()));
+    first.sort_by_key(|(tag, _)| *tag);
+    assert_eq!(first, [0, 1, 2, 3].map(|tag| (tag, None)));
+    assert_eq!(second.len(), 4);
+    assert!(second.iter().any(|(_, outcome)| *outcome == Some(Outcome::Cancelled)), "{second:?}");
+}
+
+#[tokio::test]
+async fn the_end_of_the_transfer_that_dialled_leaves_its_connection_to_those_that_share_it() {
+    let data = pattern(4 * PIECE, 1);
+    let store = Arc::new(MemoryStore::new());
+    let oid = put(&store, &data, &About::default());
+    let listening = serve(store, &[oid]).await;
+    let (identity, host) = (Identity::generate().unwrap(), Arc::<Host>::default());
+    let direct = || {
+        let host = Arc::clone(&host) as Arc<dyn PeerHost>;
+        Arc::new(Direct::new(identity.clone(), DirectConfig::default(), Some(host)))
+    };
+    let fetch = async |source: &Arc<Direct>, context| {
+        let source = Arc::clone(source) as Arc<dyn Source>;
+        let session = Session::start(Single::root(source), context, SessionConfig::default());
+        let target = Arc::new(Memory::default());
+        let fetching = session.fetch(request(oid, None, &target));
+        tokio::time::timeout(LIMIT, fetching).await.expect("it comes").unwrap();
+        target.expect(&data);
+    };
+    let unreached = || Context { hints: tokio::sync::watch::channel(Vec::new()).1, ..listening.context(oid) };
+    let (dialled, found) = (direct(), direct());
+    fetch(&dialled, listening.context(oid)).await;
+    fetch(&found, unreached()).await;
+    assert_eq!(host.0.len(), 1);
+    dialled.finish(HAS_ALL).await;
+    fetch(&found, unreached()).await;
+    found.finish(HAS_ALL).await;
+    host.0.tidy();
+    assert!(host.0.is_empty(), "nobody needs it any more");
 }
 
 #[tokio::test]
@@ -140,12 +221,12 @@ async fn a_connection_that_brought_what_is_wrong_is_closed_for_all() {
 async fn a_session_that_takes_nothing_holds_up_nothing_else_on_a_connection_that_it_found() {
     let scene = scene().await;
     let (direct, context) = (scene.direct(), scene.context(scene.near.node()));
-    let (oid, layout) = (Oid::of(&scene.data), Layout::of(scene.data.len() as u64).unwrap());
-    let want = |index| Want::new(index, WantId::Piece { oid, layout, index });
     let sink = Arc::new(Stuck::default());
-    let asking = direct.get((0..4).map(want).collect(), &context, sink.clone());
+    let asking = direct.get(scene.wants(), &context, sink.clone());
     let other = async {
         sink.0.notified().await;
+        // Another transfer of this side, and one of the other side.
+        scene.fetch(scene.direct(), scene.near.node()).await;
         let over = Arc::new(Direct::over(Arc::clone(&scene.far), Identity::generate().unwrap()));
         scene.fetch(over, scene.far.node()).await;
     };

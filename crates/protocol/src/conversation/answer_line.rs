@@ -274,12 +274,15 @@ impl AnsweringLine {
             self.shared.look(&mut self.serving);
         }
         self.frames.at_most = self.serving.sending().frame_len();
-        let (mut sent, frames, served) = (0, &mut self.frames, &self.shared.served);
+        let (mut sent, mut data, frames) = (0, 0, &mut self.frames);
         let step = queued.answer.step(&mut self.serving, &mut |frame| {
             sent += frame.len() as u64;
-            served.sent(frame.payload_len());
+            data += frame.payload_len();
             frames.push(frame, outbox);
         });
+        if let Some(root) = queued.answer.root().filter(|_| data > 0) {
+            self.shared.served.sent(root, data);
+        }
         queued.turn.iter().for_each(|turn| turn.went(sent));
         step
     }

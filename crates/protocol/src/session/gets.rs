@@ -10,7 +10,7 @@ use towpath_transfer::{Delivery, Outcome, SourceId, Tag, Want};
 use super::ahead::Ahead;
 use super::effect::{Effect, LOST};
 use super::outbox::SessionOutbox;
-use crate::requests::{GetUnderWay, ToCancel, Violation, WantRun};
+use crate::requests::{GetRequest, GetUnderWay, ToCancel, Violation};
 use crate::wire::{self, Body, DataHeader, ProofOf, WireCancel, WireOutcome};
 
 /// Wants of this side that the peer answers.
@@ -28,9 +28,13 @@ impl OpenGets {
         Self { open: BTreeMap::new(), ahead: None, source, suggested: 0 }
     }
 
-    /// Wants were asked for at `now`; `by_bytes` as for [`crate::requests::GetRequest::new`].
-    pub(super) fn begin(&mut self, now: Instant, request: u32, runs: Vec<WantRun>, by_bytes: bool) {
-        self.open.insert(request, GetUnderWay::new(runs, by_bytes, self.source.clone(), now));
+    /// What `asked` wants was asked for at `now`, by the request of this number; returns its message.
+    pub(super) fn begin(&mut self, now: Instant, request: u32, asked: GetRequest) -> wire::Get {
+        let GetRequest { runs, by_bytes, user, message } = asked;
+        let mut under_way = GetUnderWay::new(runs, by_bytes, self.source.clone(), now);
+        under_way.user = user;
+        self.open.insert(request, under_way);
+        wire::Get { request, ..message }
     }
 
     /// The peer's name is this from now on.
@@ -63,11 +67,11 @@ impl OpenGets {
         self.ahead.as_mut().filter(|ahead| ahead.request == request)
     }
 
-    /// Gives up the wants with these tags, and no others.
-    pub(super) fn cancel(&mut self, tags: &[Tag], outbox: &mut SessionOutbox) {
+    /// Gives up the wants with these tags that `user` asked for, and no others.
+    pub(super) fn cancel(&mut self, user: u64, tags: &[Tag], outbox: &mut SessionOutbox) {
         let tags: HashSet<Tag> = tags.iter().copied().collect();
         let mut withdrawn = Vec::new();
-        for (&request, get) in &mut self.open {
+        for (&request, get) in self.open.iter_mut().filter(|(_, get)| get.user == user) {
             if outbox.is_waiting(request) {
                 let left_out = get.leave_out(&tags);
                 if !left_out.is_empty() {

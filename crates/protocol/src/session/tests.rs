@@ -368,7 +368,7 @@ fn a_request_that_waits_for_room_is_cancelled_or_given_up_without_a_word() {
     let cancelled = a.get(now, &oid, vec![first]);
     let given_up = a.get(now, &oid, vec![second]);
     let sent = a.out.len();
-    a.session.cancel(&[0]);
+    a.session.cancel(0, &[0]);
     a.session.give_up(given_up);
     a.settle();
     assert_eq!(a.ends(), [(0, Some(Outcome::Cancelled)), (1, Some(LOST))]);

@@ -109,7 +109,7 @@ impl Drawing {
         let is_meant = |(by, part): &(usize, DealtPart)| *by == source && parts.contains(part);
         let tags: Vec<Tag> =
             self.asked.iter().filter(|(_, asked)| is_meant(asked)).map(|(tag, _)| *tag).collect();
-        self.ends.get_mut(&source).expect("it was dialled").session.cancel(&tags);
+        self.ends.get_mut(&source).expect("it was dialled").session.cancel(0, &tags);
     }
 
     /// Bytes came; whether they are right shows at the end.

@@ -359,7 +359,7 @@ impl Host {
             (Effect::Closed, _) => self.hang_up(net, connection),
             (Effect::Delivery { delivery, .. }, Some(fetch)) => {
                 if let Some(tag) = self.mind.as_mut().and_then(|mind| mind.came(&delivery)) {
-                    end.session.cancel(&[tag]);
+                    end.session.cancel(0, &[tag]);
                 }
                 match fetch.delivered(&delivery, now) {
                     true => self.dialling.useful(),

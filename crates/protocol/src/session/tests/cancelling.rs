@@ -37,7 +37,7 @@ impl Asking {
     /// Cancels wants; what this side says about it.
     fn cancel(&mut self, tags: &[Tag]) -> Vec<Vec<u32>> {
         let before = self.a.out.len();
-        self.a.session.cancel(tags);
+        self.a.session.cancel(0, tags);
         self.a.settle();
         let said = self.a.out.iter().skip(before).map(|frame| Body::from_frame(frame.body.clone()).unwrap());
         let pieces = |body| match body {
@@ -176,6 +176,27 @@ fn a_request_of_which_nothing_is_needed_any_more_is_cancelled_as_a_whole() {
     assert!(asking.is_well() && data_of(&rest)[7] == 0);
 }
 
+/// Tags are unique within a use of the connection only.
+#[test]
+fn what_one_user_of_a_connection_cancels_another_one_gets() {
+    let (mut asking, (_, oid, data)) = (Asking::start(false), &*EIGHT_PIECES);
+    let request = GetRequest { user: 1, ..GetRequest::new(oid, wants(*oid, data), false) };
+    let second = asking.a.session.get(asking.now, request);
+    asking.a.session.cancel(1, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    asking.a.settle();
+    asking.drive(usize::MAX);
+    let ends = |wanted| {
+        let end = move |effect: &Effect| match effect {
+            Effect::Delivery { request, .. } if *request == wanted => Some(None),
+            Effect::Outcome { request, outcome, .. } if *request == wanted => Some(Some(outcome.clone())),
+            _ => None,
+        };
+        asking.a.effects.iter().filter_map(end).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(1), vec![None; 8]);
+    assert_eq!(ends(second), vec![Some(Outcome::Cancelled); 8]);
+}
+
 #[test]
 fn a_request_that_waits_for_room_is_asked_without_what_was_cancelled() {
     let ((store, oid, data), now) = (store(5), Instant::now());
@@ -185,7 +206,7 @@ fn a_request_that_waits_for_room_is_asked_without_what_was_cancelled() {
     }
     let request = a.get(now, &oid, wants(oid, &data));
     let sent = a.out.len();
-    a.session.cancel(&[1, 3]);
+    a.session.cancel(0, &[1, 3]);
     a.settle();
     assert_eq!(a.out.len(), sent, "not a word");
     assert_eq!(a.ends(), [(1, Some(Outcome::Cancelled)), (3, Some(Outcome::Cancelled))]);
