@@ -34,6 +34,7 @@
 //! | [`queued`] | bytes that wait for peers, of all connections together |
 //! | [`backoff`] | how long to wait before the next attempt |
 //! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
+//! | [`stall`] | whether a connection that stands has stalled: pure |
 //!
 //! After a crash or a dropped half nothing is left on this side; the peer sees a connection that
 //! was cut off, and can tell that from one that was finished.
@@ -53,6 +54,7 @@ mod protocol;
 pub mod public;
 pub mod queued;
 mod recv_buffer;
+pub mod stall;
 pub mod tcp;
 pub mod tls;
 

@@ -48,7 +48,7 @@
 //! | `deltas` | runs of bytes as deltas of what the asking side has |
 //! | [`processor`], [`processors`], [`compression`], [`rules`] | of the crate `towpath-processors`: what every chunk passes |
 //! | [`pace`] | a limit on bytes per second |
-//! | [`stall`], [`waiting`] | whether a connection has stalled; what is reported to whoever waits |
+//! | [`waiting`] | what is reported to whoever waits |
 //!
 //! A connection is dropped for anything the protocol does not allow, with a `Goodbye` that says
 //! why; the other connections of the service do not notice.
@@ -86,7 +86,6 @@ pub mod session;
 mod session_queue;
 mod shared;
 mod signatures;
-pub mod stall;
 pub mod step;
 pub mod threads;
 mod turns;
@@ -107,7 +106,7 @@ pub use replies::{ContentBatch, Replies, ReplyMessage};
 pub use served::{Served, ServedFetch};
 pub use service::{Issuer, Service};
 pub use shared::Traffic;
-pub use stall::{Arrived, QUIET, Stall};
+pub use towpath_link::stall::{Arrived, QUIET, Stall};
 pub use towpath_processors::compression::WISH as COMPRESS;
 pub use towpath_processors::{compression, processor, processors, rules};
 pub use towpath_protocol_messages as wire;
