@@ -252,6 +252,8 @@ impl Direct {
         if !may_be_any || self.shuns.load(Ordering::Relaxed) {
             return None;
         }
+        // The other connections of this transfer are there as well.
+        let may_share = may_share && self.slots.peers().next().is_none();
         let needs = PeerNeeds { may_share, ..PeerNeeds::of(&self.config.peer, self.config.is_relayed) };
         host.pool().take(&node, needs, context.root, |peer| self.prove(peer, context))
     }

@@ -6,7 +6,8 @@ use std::task::Poll;
 
 use tokio::sync::mpsc;
 use towpath_content::pieces::Layout;
-use towpath_content::{NodeId, Oid};
+use towpath_content::{Hint, NodeId, Oid};
+use towpath_link::tcp::Timeouts;
 use towpath_link::{Connection, Identity, doubles};
 use towpath_plugins::direct::{DirectConfig, PeerHost, PeerPool};
 use towpath_plugins::hinted::HintedWay;
@@ -63,8 +64,12 @@ async fn scene() -> Scene {
 
 impl Scene {
     fn direct(&self) -> Arc<Direct> {
+        self.direct_as(DirectConfig::default())
+    }
+
+    fn direct_as(&self, config: DirectConfig) -> Arc<Direct> {
         let host = Arc::clone(&self.host) as Arc<dyn PeerHost>;
-        Arc::new(Direct::new(Identity::generate().unwrap(), DirectConfig::default(), Some(host)))
+        Arc::new(Direct::new(Identity::generate().unwrap(), config, Some(host)))
     }
 
     fn context(&self, node: NodeId) -> Context {
@@ -170,6 +175,25 @@ async fn what_one_transfer_cancels_another_one_gets_over_the_same_connection() {
     assert_eq!(first, [0, 1, 2, 3].map(|tag| (tag, None)));
     assert_eq!(second.len(), 4);
     assert!(second.iter().any(|(_, outcome)| *outcome == Some(Outcome::Cancelled)), "{second:?}");
+}
+
+/// A router that drops what is for it: nobody refuses, and nobody answers.
+#[tokio::test]
+async fn a_node_at_whose_address_nobody_answers_is_asked_beside_others_while_it_is_dialled() {
+    let scene = scene().await;
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let hint = Hint::new(format!("tow://{}", silent.local_addr().unwrap()), 0, 1).unwrap();
+    let first = scene.direct();
+    scene.fetch(first.clone(), scene.near.node()).await;
+    let forever = Timeouts { connect: 10 * LIMIT, handshake: 10 * LIMIT };
+    let second = scene.direct_as(DirectConfig { dial: forever.into(), ..DirectConfig::default() });
+    let hints = tokio::sync::watch::channel(vec![hint]).1;
+    let context = Context { hints, ..scene.context(scene.near.node()) };
+    let (query, (answers, mut inbox)) = (Query::about(context.root), mpsc::channel(4));
+    let asked = tokio::time::timeout(LIMIT, second.describe(query, &context, answers)).await;
+    assert_eq!(asked.expect("it answers"), Ok(()));
+    assert!(inbox.recv().await.is_some());
+    drop(first);
 }
 
 #[tokio::test]
