@@ -21,7 +21,7 @@ use crate::simulated::{Blow, Conduct, Receiver, SimLink, WakePlan, entry_bytes, 
 const FILES: u64 = 1500;
 /// Bytes that may come, of 100 of contents: with all that is around them, and what comes by two links.
 const MOST_BYTES: u64 = 105;
-/// And those that were under way when a link became late: a part of the second for which it is asked.
+/// And those that were under way when a link became late, or was cut and came back: a part of the second for which it is asked.
 const LATE_BYTES: u64 = 700_000;
 /// Of the links of a copy, which a person watches.
 const CONDUCT: Conduct = Conduct { silence: Duration::from_secs(3), is_watched: true };
@@ -296,7 +296,7 @@ impl Receiver for CopyReceiver {
 /// Checks that it takes no more than so many milliseconds longer: the first link is asked for what the second one owes.
 fn copy_swept(blow: Blow, most: u64) {
     let (service, _) = service(b"nothing is fetched by its name");
-    let late = if matches!(blow, Blow::Delays(_)) { LATE_BYTES } else { 0 };
+    let late = if matches!(blow, Blow::Delays(_) | Blow::CutFor(_)) { LATE_BYTES } else { 0 };
     let longer = sweep(|links| machines(CONDUCT, &service, CopyReceiver::new(links, late)), blow);
     assert!(longer <= Duration::from_millis(most), "{blow:?}: {longer:?}");
 }
