@@ -21,8 +21,8 @@ use crate::simulated::{Blow, Conduct, Receiver, SimLink, WakePlan, entry_bytes, 
 const FILES: u64 = 1500;
 /// Bytes that may come, of 100 of contents: with all that is around them, and what comes by two links.
 const MOST_BYTES: u64 = 105;
-/// And those that were under way when a link became late, or was cut and came back: a part of the second for which it is asked.
-const LATE_BYTES: u64 = 700_000;
+/// And those that were under way when a link became late, or was cut and came back: it is asked for a second.
+const LATE_BYTES: u64 = 1_000_000;
 /// Of the links of a copy, which a person watches.
 const CONDUCT: Conduct = Conduct { silence: Duration::from_secs(3), is_watched: true };
 
