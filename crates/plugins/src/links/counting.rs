@@ -17,7 +17,7 @@ use super::shares::{AskNumber, EntryShares, LinkKey};
 
 /// What all links' sinks of one call tell.
 #[derive(Clone)]
-pub(super) struct CallSink {
+pub(super) struct EntryCallSink {
     /// Whoever called.
     sink: Arc<dyn EntrySink>,
     /// What nobody answered yet.
@@ -27,7 +27,7 @@ pub(super) struct CallSink {
     room: Arc<Notify>,
 }
 
-impl CallSink {
+impl EntryCallSink {
     /// Of one call for entries.
     pub(super) fn new(
         sink: &Arc<dyn EntrySink>,
@@ -41,7 +41,7 @@ impl CallSink {
 
 /// See the head of this module.
 pub(super) struct CountingSink {
-    call: CallSink,
+    call: EntryCallSink,
     link: LinkKey,
     wants: Vec<EntryWant>,
     owed: Mutex<OwedEntries>,
@@ -60,7 +60,7 @@ struct OwedEntries {
 impl CountingSink {
     /// For what a link is asked for, by questions with these numbers.
     pub(super) fn new(
-        call: &CallSink,
+        call: &EntryCallSink,
         link: LinkKey,
         wants: Vec<EntryWant>,
         numbers: impl Iterator<Item = AskNumber>,
@@ -246,9 +246,9 @@ mod tests {
         EntryContent { oid: Some(Oid::of(b"x")), size: 1, modified, is_sparse: false, body }
     }
 
-    fn call(told: &Arc<Told>) -> CallSink {
+    fn call(told: &Arc<Told>) -> EntryCallSink {
         let sink = Arc::clone(told) as Arc<dyn EntrySink>;
-        CallSink::new(&sink, &Arc::default(), &Arc::default())
+        EntryCallSink::new(&sink, &Arc::default(), &Arc::default())
     }
 
     fn want(tag: Tag) -> EntryWant {

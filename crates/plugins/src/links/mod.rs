@@ -36,7 +36,7 @@ use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
-use self::counting::{CallSink, CountingSink, may_be_lent};
+use self::counting::{CountingSink, EntryCallSink, may_be_lent};
 use self::shares::{AskNumber, EntryShares, LateEntries, LinkKey};
 use self::source::StandingLinks;
 use crate::direct::Direct;
@@ -85,7 +85,12 @@ impl LinkWays {
     }
 
     /// Deals some of `wants` out, as many as the links have room for.
-    fn deal(&self, links: &[LinkKey], wants: &mut Vec<EntryWant>, call: &CallSink) -> Vec<Arc<CountingSink>> {
+    fn deal(
+        &self,
+        links: &[LinkKey],
+        wants: &mut Vec<EntryWant>,
+        call: &EntryCallSink,
+    ) -> Vec<Arc<CountingSink>> {
         let mut shares = lock(&self.entries);
         let dealt = shares.deal(links, wants.len(), Instant::now()).into_iter();
         let asked = dealt.map(|(key, numbers)| {
@@ -102,7 +107,7 @@ impl LinkWays {
         &self,
         links: &[LinkKey],
         asked: &[Weak<CountingSink>],
-        call: &CallSink,
+        call: &EntryCallSink,
     ) -> Vec<Arc<CountingSink>> {
         // The last one to let go of a sink takes the lock: these are let go of behind it.
         let asked: Vec<Arc<CountingSink>> = asked.iter().filter_map(Weak::upgrade).collect();
@@ -144,7 +149,7 @@ impl LinkWays {
 
     /// Asks for entries by the links as long as any stands; returns those that are left.
     async fn ask(&self, mut wants: Vec<EntryWant>, sink: &Arc<dyn EntrySink>) -> Vec<EntryWant> {
-        let call = CallSink::new(sink, &self.entries, &self.room);
+        let call = EntryCallSink::new(sink, &self.entries, &self.room);
         let (mut calls, mut asked) = (FuturesUnordered::new(), Vec::new());
         loop {
             let mut room = pin!(self.room.notified());
