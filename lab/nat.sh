@@ -18,6 +18,10 @@
 #                                                     receiver after the code was typed
 #   CODE=1 WORMHOLE=wormhole TWIST=twist lab/nat.sh open open      the same with magic-wormhole and its own two servers
 #
+#   MB=200 COST=1 lab/nat.sh symmetric symmetric      prints the server's processor time for a GiB, the relay's part above all
+#   MB=200 BARE=32768 lab/nat.sh open open            instead of all this a bare loop of recv and send at the server, which does not wake for fewer
+#                                                     bytes than these, and its processor time: what any relay costs here
+#
 # Kinds: open (no router), cone (whatever comes to the outer address is let in), restricted (only answers are let in, and a
 # port is the same outside whomever it speaks to), symmetric (only answers, and each connection has another port outside).
 # Needs root, ip and nft; TOW and LAB name the programs (default: tow and towpath-lab in target/release).
@@ -188,6 +192,38 @@ print(f"the first 64 KiB came after {took:.2f} s; status {program.wait()}")
 WATCH
 }
 
+# Processor time of process $1 so far, in seconds.
+processor_time() { awk '{ sum += $1 } END { print sum / 1e9 }' "/proc/$1"/task/*/schedstat; }
+
+# Passes MB MiB on from the sender at $1 to the receiver at $2 by a loop at the server, and prints what that cost.
+bare() {
+    ip netns exec "$2" python3 -c '
+import socket, sys
+listener = socket.create_server((sys.argv[1], 5001))
+stream, space = listener.accept()[0], bytearray(1 << 18)
+while stream.recv_into(space): pass' "$(address right)" &
+    ip netns exec "towpath-$name-server" python3 - "$(address server)" "$(address right)" "$BARE" <<'LOOP' &
+import socket, sys, time
+came = socket.create_server((sys.argv[1], 5000)).accept()[0]
+goes, space = socket.create_connection((sys.argv[2], 5001)), bytearray(1 << 18)
+came.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, int(sys.argv[3]))
+wakes = total = 0
+before = time.process_time()
+while count := came.recv_into(space):
+    goes.sendall(memoryview(space)[:count])
+    wakes, total = wakes + 1, total + count
+cost = (time.process_time() - before) * 2**30 / total
+print(f"a bare loop: {cost:.2f} s of processor time for a GiB, {total / wakes / 1024:.1f} KiB at once")
+LOOP
+    local loop=$!
+    sleep 1
+    ip netns exec "$1" python3 -c '
+import os, socket, sys
+stream, block = socket.create_connection((sys.argv[1], 5000)), os.urandom(1 << 20)
+for _ in range(int(sys.argv[2])): stream.sendall(block)' "$(address server)" "$mb"
+    wait "$loop"
+}
+
 # A get by a code: $inner is the receiver's namespace, $1 the sender's.
 by_code() {
     local left=$1 code
@@ -222,6 +258,11 @@ pair() {
     local left=$inner
     behind right "$2" 2
     local right=$inner
+    if [ -n "${BARE:-}" ]; then
+        bare "$left" "$right"
+        stop
+        return
+    fi
     head -c "$((mb << 20))" /dev/urandom >"$work/file"
     serve >"$work/place" 2>"$work/server.err" &
     server=$!
@@ -283,6 +324,7 @@ READ
     fi
     printf '%-11s %-11s %6.2f s  %s\n' "$1" "$2" "$seconds" "$how"
     [ -z "${KILL:-}${SENT:-}" ] || echo "the sender's router sent $(sent) MiB"
+    [ -z "${COST:-}" ] || echo "the server: $(echo "$(processor_time "$server") * 1024 / $mb" | bc -l | cut -c-5) s of processor time for a GiB"
     [ -z "${OPENS:-}" ] || { sleep 4; cat "$work/opens"; }
     [ -z "${MOVES:-}" ] || { sleep 4; cat "$work/moves"; }
     [ -z "${KEEP:-}" ] || cp -r "$work"/*.err "$work/get" "$KEEP"

@@ -56,6 +56,18 @@ pub fn limit_unsent(socket: BorrowedFd<'_>, bytes: Option<u32>) -> io::Result<()
     socket2::SockRef::from(&socket).set_tcp_notsent_lowat(bytes.unwrap_or(0))
 }
 
+/// Makes who waits for bytes on this socket wait until so many, or the end, are here, or the peer may send no more.
+#[cfg(not(target_os = "linux"))]
+pub fn wake_at(_: BorrowedFd<'_>, _: usize) -> io::Result<()> {
+    Ok(())
+}
+
+/// Makes who waits for bytes on this socket wait until so many, or the end, are here, or the peer may send no more.
+#[cfg(target_os = "linux")]
+pub fn wake_at(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    linux::wake_at(socket, bytes)
+}
+
 /// The name of the congestion control that this socket has; `None` where there are no names.
 #[cfg(not(target_os = "linux"))]
 pub fn congestion_control(_: BorrowedFd<'_>) -> Option<String> {
@@ -83,6 +95,7 @@ pub fn set_congestion_control(socket: BorrowedFd<'_>, name: &str) -> io::Result<
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 mod linux {
+    use std::io;
     use std::mem::{offset_of, size_of};
     use std::os::fd::{AsRawFd, BorrowedFd};
     use std::time::Duration;
@@ -179,6 +192,22 @@ mod linux {
         (result == 0).then_some((info, len as usize))
     }
 
+    /// `SO_RCVLOWAT`.
+    pub fn wake_at(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+        let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the kernel reads one `int` from the address given, and `socket` is open.
+        let result = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVLOWAT,
+                (&raw const bytes).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     /// `SIOCOUTQ`: bytes sent and unsent that the peer has not acknowledged.
     fn send_queue(socket: BorrowedFd<'_>) -> Option<u64> {
         let mut count: libc::c_int = 0;
@@ -252,6 +281,29 @@ mod tests {
         let (few, many) = (unsent(Some(16 << 10)), unsent(None));
         // The bytes of one call are taken as a whole, in the kernel's blocks.
         assert!(few <= 128 << 10 && few < many, "{few} and {many}");
+    }
+
+    #[test]
+    fn who_waits_is_woken_by_as_much_as_it_wants_and_by_the_end() {
+        let (mut near, far) = pair();
+        let is_woken = |within_ms: i64| {
+            let within = rustix::event::Timespec { tv_sec: 0, tv_nsec: within_ms * 1_000_000 };
+            let mut polled = [rustix::event::PollFd::new(&far, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut polled, Some(&within)).unwrap() > 0
+        };
+        wake_at(far.as_fd(), 10_000).unwrap();
+        near.write_all(&[0; 9999]).unwrap();
+        assert!(!is_woken(100));
+        near.write_all(&[0]).unwrap();
+        assert!(is_woken(900));
+        (&far).read_exact(&mut [0; 10_000]).unwrap();
+        near.write_all(&[0; 5]).unwrap();
+        assert!(!is_woken(20));
+        wake_at(far.as_fd(), 1).unwrap();
+        assert!(is_woken(900), "it is content with less");
+        wake_at(far.as_fd(), 10_000).unwrap();
+        near.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(is_woken(900), "the end");
     }
 
     #[test]

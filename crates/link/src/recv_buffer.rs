@@ -35,7 +35,7 @@ pub trait Receive: Send {
     }
 
     /// Puts what has come behind what is plain in `buffer`, up to `wanted` bytes or a little more, and
-    /// returns how many these are; 0 at the end.
+    /// returns how many these are; 0 at the end. Fewer than `least` are of no use yet, so that nobody need wake for them.
     ///
     /// The buffer is always the same, with room for that and one record. Nothing is lost if the caller
     /// goes away while this is pending.
@@ -44,6 +44,7 @@ pub trait Receive: Send {
         cx: &mut Context<'_>,
         buffer: &mut RecvBuffer,
         wanted: usize,
+        least: usize,
     ) -> Poll<io::Result<usize>>;
 }
 
@@ -53,6 +54,7 @@ impl<Stream: AsyncRead + Send + Unpin> Receive for Stream {
         cx: &mut Context<'_>,
         buffer: &mut RecvBuffer,
         wanted: usize,
+        _least: usize,
     ) -> Poll<io::Result<usize>> {
         let free = buffer.free();
         let most = wanted.min(free.len());

@@ -140,7 +140,7 @@ impl FrameReader {
             let wanted = self.make_room(missing);
             // All that has come is in the buffer, so cancelling is safe.
             let Self { stream, buffer, .. } = self;
-            match poll_fn(|cx| stream.poll_receive(cx, buffer, wanted)).await {
+            match poll_fn(|cx| stream.poll_receive(cx, buffer, wanted, missing)).await {
                 Ok(0) if self.buffer.plain().is_empty() => return Ok(None),
                 Ok(0) => return Err(ReadError::CutOff { missing }),
                 Ok(count) => {

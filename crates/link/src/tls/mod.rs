@@ -25,6 +25,7 @@ mod record;
 mod socket;
 mod stream;
 mod verify;
+mod waking;
 
 use std::sync::Arc;
 

@@ -2,9 +2,12 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::AsFd;
 use std::task::{Context, Poll, ready};
 
 use tokio::net::TcpStream;
+
+use crate::kernel;
 
 /// A stream of bytes both ways, such as a TCP connection.
 ///
@@ -20,6 +23,12 @@ pub trait RecordSocket: Send + Sync + 'static {
 
     /// Reads into `space`, which is not empty; 0 bytes are the end.
     fn poll_read(&self, cx: &mut Context<'_>, space: &mut [u8]) -> Poll<io::Result<usize>>;
+
+    /// Fewer bytes than these are of no use from now on: a socket that can do so makes who waits for bytes wait until
+    /// so many, or the end, are here. Others do nothing.
+    fn wake_at(&self, bytes: usize) {
+        let _ = bytes;
+    }
 
     /// Takes some bytes from the front of `bytes`, which are not empty.
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>>;
@@ -41,6 +50,11 @@ impl RecordSocket for TcpStream {
                 result => return Poll::Ready(result),
             }
         }
+    }
+
+    fn wake_at(&self, bytes: usize) {
+        // Where it fails, each packet wakes.
+        let _ = kernel::wake_at(self.as_fd(), bytes);
     }
 
     fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

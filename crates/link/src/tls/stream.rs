@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use rustls::Error;
 use tokio::io::AsyncWrite;
@@ -15,6 +16,7 @@ use tokio::io::AsyncWrite;
 use super::handshake::Shaken;
 use super::record::{CONTENT, OpenedRecord, Opening, RECORD, Sealing, alert_for, record_len};
 use super::socket::RecordSocket;
+use super::waking::Waking;
 use crate::recv_buffer::{Receive, RecvBuffer};
 
 /// Encrypted bytes that may wait for the socket, written in one system call. Four records still lie
@@ -39,6 +41,7 @@ pub(super) fn split<Socket: RecordSocket>(
         socket: Arc::clone(&socket),
         opening: Opening::new(shaken.receiving),
         early: shaken.early,
+        waking: Waking::new(Instant::now()),
         end: None,
         duties: Arc::clone(&duties),
     };
@@ -63,6 +66,7 @@ pub(super) struct TlsReceiver<Socket> {
     opening: Opening,
     /// Bytes that came behind the handshake, until it is in the buffer.
     early: Vec<u8>,
+    waking: Waking,
     end: Option<StreamEnd>,
     duties: Arc<Duties>,
 }
@@ -77,10 +81,13 @@ enum StreamEnd {
 
 impl<Socket: RecordSocket> Receive for TlsReceiver<Socket> {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.early.is_empty() && self.end.is_none() {
-            true => self.socket.poll_readable(cx),
-            false => Poll::Ready(Ok(())),
+        if !self.early.is_empty() || self.end.is_some() {
+            return Poll::Ready(Ok(()));
         }
+        if let Some(bytes) = self.waking.at_once() {
+            self.socket.wake_at(bytes);
+        }
+        self.socket.poll_readable(cx)
     }
 
     fn poll_receive(
@@ -88,6 +95,7 @@ impl<Socket: RecordSocket> Receive for TlsReceiver<Socket> {
         cx: &mut Context<'_>,
         buffer: &mut RecvBuffer,
         wanted: usize,
+        least: usize,
     ) -> Poll<io::Result<usize>> {
         let early = std::mem::take(&mut self.early);
         buffer.free()[..early.len()].copy_from_slice(&early);
@@ -104,6 +112,10 @@ impl<Socket: RecordSocket> Receive for TlsReceiver<Socket> {
                 }
                 None => {}
             }
+            // Before it is read from: what comes from then on wakes, if it is enough.
+            if let Some(bytes) = self.waking.at(buffer.raw(), least) {
+                self.socket.wake_at(bytes);
+            }
             let most = most.saturating_sub(buffer.raw().len()).max(1);
             let free = buffer.free();
             let most = most.min(free.len());
@@ -111,6 +123,7 @@ impl<Socket: RecordSocket> Receive for TlsReceiver<Socket> {
                 0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 count => buffer.received(count),
             }
+            self.waking.has_read(Instant::now());
         }
     }
 }
@@ -381,7 +394,7 @@ mod tests {
         std::future::poll_fn(|cx| sender.poll_send(cx)).await.unwrap();
         let mut buffer = RecvBuffer::default();
         buffer.move_to(vec![0; 1 << 16].into(), 0);
-        let received = std::future::poll_fn(|cx| receiver.poll_receive(cx, &mut buffer, 1)).await;
+        let received = std::future::poll_fn(|cx| receiver.poll_receive(cx, &mut buffer, 1, 1)).await;
         assert!(received.is_err(), "another key");
         assert_eq!(
             answers.duties.alert.load(Ordering::Relaxed),

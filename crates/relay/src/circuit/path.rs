@@ -33,6 +33,9 @@ const PERIOD_ROUND_TRIPS: u32 = 10;
 /// A block is to take the path less than this part of a second: one over it. After a relay was lost TCP begins slowly, and what was under
 /// way goes again as it was cut: a hop begins when the one before has brought it a whole block.
 const BLOCKS_PER_SECOND: u64 = 512;
+/// The same once no relay was lost for [`CALM`]: each block costs a relay as much as its bytes.
+const CALM_BLOCKS_PER_SECOND: u64 = 128;
+const CALM: Duration = Duration::from_secs(3);
 /// The fewest bytes that a block is cut to if there is more.
 const MIN_BLOCK: usize = 16 << 10;
 
@@ -57,6 +60,9 @@ pub(super) struct PathEstimate {
     /// The highest rates, in bytes a second, of this period and the one before it.
     rates: [u64; 2],
     period_began: Option<Instant>,
+    /// Time of the first block since a relay was lost, and whether that is long ago.
+    calm_since: Option<Instant>,
+    is_calm: bool,
 }
 
 impl PathEstimate {
@@ -66,6 +72,7 @@ impl PathEstimate {
             self.delivered_at = Some(now);
         }
         let delivered_at = self.delivered_at.unwrap_or(now);
+        self.calm_since.get_or_insert(now);
         SentMark { at: now, delivered: self.delivered, delivered_at, is_starved }
     }
 
@@ -76,6 +83,7 @@ impl PathEstimate {
         if !is_last {
             return;
         }
+        self.is_calm = self.calm_since.is_some_and(|since| now.saturating_duration_since(since) >= CALM);
         let rtt = now.saturating_duration_since(mark.at);
         self.min_rtt = Some(self.min_rtt.map_or(rtt, |least| least.min(rtt)));
         self.rtt = Some(self.rtt.map_or(rtt, |smooth| (smooth * 7 + rtt) / 8));
@@ -98,6 +106,7 @@ impl PathEstimate {
     /// What was under way is lost. If the way is another one from now on, it is measured anew.
     pub(super) const fn lost(&mut self, is_other_way: bool) {
         self.delivered_at = None;
+        (self.calm_since, self.is_calm) = (None, false);
         if is_other_way {
             self.min_rtt = None;
             self.rates = [0; 2];
@@ -129,7 +138,8 @@ impl PathEstimate {
 
     /// Bytes of a block, if there is so much. A relay passes on whole blocks, so the first are small: TCP begins slowly.
     pub(super) fn block_len(&self) -> usize {
-        usize::try_from(self.rate() / BLOCKS_PER_SECOND).unwrap_or(MAX_BLOCK).clamp(MIN_BLOCK, MAX_BLOCK)
+        let blocks = if self.is_calm { CALM_BLOCKS_PER_SECOND } else { BLOCKS_PER_SECOND };
+        usize::try_from(self.rate() / blocks).unwrap_or(MAX_BLOCK).clamp(MIN_BLOCK, MAX_BLOCK)
     }
 
     /// The figures, where so many bytes are not acknowledged, and so many of them not sent.
@@ -209,6 +219,8 @@ mod tests {
             path.acked(100, mark, true, now);
         }
         assert_eq!(path.rate(), rate);
+        assert_eq!(path.block_len(), MAX_BLOCK, "no relay was lost");
+        path.lost(false);
         assert_eq!(path.block_len() as u64, rate / BLOCKS_PER_SECOND);
         assert_eq!(measured(125_000_000, Duration::from_millis(40)).block_len(), MAX_BLOCK);
         assert_eq!(measured(193_000, Duration::from_millis(40)).block_len(), MIN_BLOCK);
