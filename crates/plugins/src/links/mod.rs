@@ -7,11 +7,13 @@
 //! | `source` | the links that stand, as sources that come and go |
 //! | `silence` | when a link is quiet: pure |
 //! | `shares` | how many entries each is asked for: pure |
+//! | `answers` | which answer counts of what two links are asked for: pure |
 //! | `counting` | the sink of what a link answers |
 //!
 //! Wants are dealt out by [`Many`], each link a source of its own. Entries have no sizes that could be dealt with, and are shared
 //! out. What is used while no link stands is not this one's affair: [`Takeover`](crate::Takeover) has two ways.
 
+mod answers;
 mod counting;
 #[cfg(test)]
 mod cuts;
@@ -21,7 +23,7 @@ mod source;
 
 use std::ops::Range;
 use std::pin::pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -34,8 +36,8 @@ use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
-use self::counting::CountingSink;
-use self::shares::{EntryShares, LinkKey};
+use self::counting::{CountingSink, EntryCallSink, may_be_lent};
+use self::shares::{AskNumber, EntryShares, LateEntries, LinkKey};
 use self::source::StandingLinks;
 use crate::direct::Direct;
 use crate::many::{Many, joined};
@@ -82,59 +84,89 @@ impl LinkWays {
         (!self.standing.links().best().is_empty()).then_some(&self.pieces)
     }
 
-    /// Deals some of `wants` out, as many as the links have room for, and begins to ask for them.
-    fn deal<'a>(
-        &'a self,
-        links: &[(LinkKey, Arc<Direct>)],
+    /// Deals some of `wants` out, as many as the links have room for.
+    fn deal(
+        &self,
+        links: &[LinkKey],
         wants: &mut Vec<EntryWant>,
-        sink: &Arc<dyn EntrySink>,
-    ) -> Vec<BoxFuture<'a, Vec<EntryWant>>> {
-        let keys: Vec<LinkKey> = links.iter().map(|(key, _)| *key).collect();
-        let shares = lock(&self.entries).deal(&keys, wants.len(), Instant::now());
-        let mut calls: Vec<BoxFuture<'a, Vec<EntryWant>>> = Vec::with_capacity(shares.len());
-        for (key, share) in shares {
-            let own: Vec<EntryWant> = wants.drain(..share.min(wants.len())).collect();
-            if let Some((_, link)) = links.iter().find(|(link, _)| *link == key) {
-                calls.push(Box::pin(self.ask_link((key, Arc::clone(link)), own, sink)));
-            }
-        }
-        calls
+        call: &EntryCallSink,
+    ) -> Vec<Arc<CountingSink>> {
+        let mut shares = lock(&self.entries);
+        let dealt = shares.deal(links, wants.len(), Instant::now()).into_iter();
+        let asked = dealt.map(|(key, numbers)| {
+            let own: Vec<EntryWant> = wants.drain(..numbers.clone().count().min(wants.len())).collect();
+            let kept = own.iter().zip(numbers.clone()).filter(|(want, _)| !may_be_lent(want));
+            shares.keep(key, &kept.map(|(_, number)| number).collect::<Vec<AskNumber>>());
+            CountingSink::new(call, key, own, numbers)
+        });
+        asked.collect()
     }
 
-    /// Asks one link. What it has not answered once it is quiet ends, and is asked for anew.
-    fn ask_link<'a>(
-        &'a self,
-        (key, link): (LinkKey, Arc<Direct>),
-        wants: Vec<EntryWant>,
-        sink: &Arc<dyn EntrySink>,
-    ) -> impl Future<Output = Vec<EntryWant>> + Send + use<'a> {
-        let to = (Arc::clone(&self.entries), Arc::clone(&self.room));
-        let counting = CountingSink::new(Arc::clone(sink), to, key, &wants);
-        async move {
-            let mut asking = pin!(link.get_entries(wants, Arc::clone(&counting) as _));
-            tokio::select! {
-                biased;
-                unasked = &mut asking => return unasked,
-                () = self.standing.links().until_outdone(key) => {}
+    /// What links owe of a call and another one would answer sooner is asked of that one, too.
+    fn lend(
+        &self,
+        links: &[LinkKey],
+        asked: &[Weak<CountingSink>],
+        call: &EntryCallSink,
+    ) -> Vec<Arc<CountingSink>> {
+        // The last one to let go of a sink takes the lock: these are let go of behind it.
+        let asked: Vec<Arc<CountingSink>> = asked.iter().filter_map(Weak::upgrade).collect();
+        let (mut shares, now, mut lent) = (lock(&self.entries), Instant::now(), Vec::new());
+        for asked in &asked {
+            let Some(LateEntries { from, sooner }) = shares.late(asked.link(), links, now) else { continue };
+            let (wants, numbers): (Vec<EntryWant>, Vec<AskNumber>) = asked.late(from).into_iter().unzip();
+            if !wants.is_empty() {
+                tracing::debug!(
+                    link = asked.link(),
+                    count = wants.len(),
+                    "entries are late: {sooner} is asked"
+                );
+                let numbers = shares.lend(&numbers, (asked.link(), sooner), now);
+                lent.push(CountingSink::new(call, sooner, wants, numbers));
             }
-            tracing::debug!(link = key, "a link is quiet: others are asked");
-            if counting.give_up() {
-                asking.await;
-            }
-            Vec::new()
         }
+        lent
+    }
+
+    /// Asks one link. What it has not answered once it is quiet ends, and is asked for anew; once others have answered all of that,
+    /// nobody waits for it.
+    async fn ask_link(&self, link: Option<Arc<Direct>>, counting: Arc<CountingSink>) -> Vec<EntryWant> {
+        let wants = counting.wants().to_vec();
+        let Some(link) = link else { return counting.unasked(wants) };
+        let mut asking = pin!(link.get_entries(wants, Arc::clone(&counting) as _));
+        tokio::select! {
+            biased;
+            unasked = &mut asking => return counting.unasked(unasked),
+            () = counting.until_needless() => return Vec::new(),
+            () = self.standing.links().until_outdone(counting.link()) => {}
+        }
+        tracing::debug!(link = counting.link(), "a link is quiet: others are asked");
+        if counting.give_up() {
+            asking.await;
+        }
+        Vec::new()
     }
 
     /// Asks for entries by the links as long as any stands; returns those that are left.
     async fn ask(&self, mut wants: Vec<EntryWant>, sink: &Arc<dyn EntrySink>) -> Vec<EntryWant> {
-        let mut calls = FuturesUnordered::new();
+        let call = EntryCallSink::new(sink, &self.entries, &self.room);
+        let (mut calls, mut asked) = (FuturesUnordered::new(), Vec::new());
         loop {
             let mut room = pin!(self.room.notified());
             room.as_mut().enable();
             let links = self.standing.links().best();
-            if !wants.is_empty() && !links.is_empty() {
-                calls.extend(self.deal(&links, &mut wants, sink));
-            }
+            let keys: Vec<LinkKey> = links.iter().map(|(key, _)| *key).collect();
+            let new = match wants.is_empty() {
+                false if keys.is_empty() => Vec::new(),
+                false => self.deal(&keys, &mut wants, &call),
+                true => self.lend(&keys, &asked, &call),
+            };
+            asked.retain(|asked: &Weak<CountingSink>| asked.strong_count() > 0);
+            asked.extend(new.iter().map(Arc::downgrade));
+            calls.extend(new.into_iter().map(|counting| {
+                let link = links.iter().find(|(key, _)| *key == counting.link());
+                self.ask_link(link.map(|(_, link)| Arc::clone(link)), counting)
+            }));
             if calls.is_empty() && (wants.is_empty() || links.is_empty()) {
                 return wants;
             }
@@ -142,7 +174,7 @@ impl LinkWays {
                 // Those of a link that was just lost go to the others.
                 Some(unasked) = calls.next() => wants.extend(unasked),
                 () = room, if !wants.is_empty() => {}
-                () = tokio::time::sleep(TICK), if !wants.is_empty() => {}
+                () = tokio::time::sleep(TICK) => {}
             }
         }
     }
