@@ -4,6 +4,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+/// The most bytes that are waited for at once, some more than two records: half of the window that a connection has from the start,
+/// so that its sender goes on.
+pub const MOST_WAITING: usize = (32 << 10) + 64;
+
 /// A snapshot of one TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathInfo {

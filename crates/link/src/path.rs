@@ -62,12 +62,16 @@ impl PathProbe {
         Self(PathSource::Function(Arc::new(read)))
     }
 
-    /// State of the path now; `None` on pipes, elsewhere than on Linux, and after the connection
-    /// was dropped. Three system calls, some 1 µs.
+    /// State of the path now, without the received bytes for which nobody is woken yet; `None` on pipes, elsewhere than on
+    /// Linux, and after the connection was dropped. Three system calls, some 1 µs.
     pub fn read(&self) -> Option<PathInfo> {
         match &self.0 {
             PathSource::Nothing => None,
-            PathSource::Socket(socket) => kernel::path_info(socket.upgrade()?.as_fd()),
+            PathSource::Socket(socket) => {
+                let info = kernel::path_info(socket.upgrade()?.as_fd())?;
+                let receive_queue_bytes = info.receive_queue_bytes.saturating_sub(kernel::MOST_WAITING as u64);
+                Some(PathInfo { receive_queue_bytes, ..info })
+            }
             PathSource::Function(read) => Some(read()),
         }
     }
@@ -145,6 +149,25 @@ mod tests {
             delivery_rate_bytes_per_s: rate,
             congestion_window_bytes: window,
             ..PathInfo::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_nobody_is_woken_for_does_not_count_as_waiting() {
+        use tokio::io::AsyncWriteExt;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut near = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let far = Arc::new(listener.accept().await.unwrap().0);
+        let probe = PathProbe::of(Arc::downgrade(&far) as Weak<dyn AsFd + Send + Sync>);
+        for (bytes, waiting) in [(kernel::MOST_WAITING, 0), (1000, 1000)] {
+            near.write_all(&vec![0; bytes]).await.unwrap();
+            let come = async {
+                while rustix::io::ioctl_fionread(&far).unwrap() < kernel::MOST_WAITING as u64 + waiting {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(5), come).await.unwrap();
+            assert!(probe.read().is_none_or(|info| info.receive_queue_bytes == waiting));
         }
     }
 

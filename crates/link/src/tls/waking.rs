@@ -6,11 +6,10 @@
 use std::time::{Duration, Instant};
 
 use super::record::{CONTENT, RECORD, record_len};
+use crate::kernel::MOST_WAITING;
 
 /// The bytes of a packet, about: so many come at once in any case.
 const PACKET: usize = 1200;
-/// The most that is waited for at once: half of the window that a connection has from the start, so that its sender goes on.
-const MOST: usize = 2 * RECORD;
 /// Where reads follow each other as fast as this, a whole frame is waited for; else each record, for who listens wants to
 /// see that something comes.
 const SOON: Duration = Duration::from_millis(5);
@@ -40,7 +39,7 @@ impl Waking {
     /// socket knows that already.
     pub(super) fn at(&mut self, raw: &[u8], least: usize) -> Option<usize> {
         let missing = missing(raw, if self.is_fast { least } else { 1 });
-        self.set(if missing > PACKET { missing.min(MOST) } else { 1 })
+        self.set(if missing > PACKET { missing.min(MOST_WAITING) } else { 1 })
     }
 
     /// The same where anything is worth it.
@@ -99,7 +98,7 @@ mod tests {
         waking.has_read(start + SOON);
         assert_eq!(waking.at(&raw, frame), None, "slow: each record");
         waking.has_read(start + SOON * 2 - Duration::from_nanos(1));
-        assert_eq!(waking.at(&raw, frame), Some(MOST), "fast: as much as its window allows");
+        assert_eq!(waking.at(&raw, frame), Some(MOST_WAITING), "fast: as much as its window allows");
         assert_eq!(waking.at(&raw, CONTENT), Some(RECORD - 2000), "or as is of use");
         assert_eq!(waking.at(&raw[..0], 4), Some(1), "a frame's head comes with any packet");
         assert_eq!(waking.at_once(), None);
