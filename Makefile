@@ -15,10 +15,9 @@ help: ## list the targets
 demo: tools ## build, send a real tree between two services on loopback, verify it, change it, send it again
 	@scripts/demo.sh
 
-# More at once than two cores have: most tests wait more than they compute.
 test: tools ## run all tests
 	@scripts/test-tools.sh
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-4} $(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked
 	@if [ -x scripts/fuzz-smoke.sh ]; then scripts/fuzz-smoke.sh; fi
 
 check: tools ## formatting, lints, documentation, house rules
