@@ -12,7 +12,7 @@ use super::sending::MAX_BLOCKS;
 /// Bytes that are acknowledged at once ...
 const ACK_BYTES: usize = 128 << 10;
 /// ... and how long fewer may wait for more.
-const ACK_DELAY: Duration = Duration::from_millis(8);
+pub(super) const ACK_DELAY: Duration = Duration::from_millis(8);
 
 /// See the head of this module.
 pub(super) struct BlockReceiving {

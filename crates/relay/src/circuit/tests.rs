@@ -1,6 +1,7 @@
 //! One end alone: each rule that the other end or the relay may break, limits of time and memory. Two ends over losses
 //! are in `tests/relay`.
 
+use super::receiving::ACK_DELAY;
 use super::*;
 use crate::message::MAX_BLOCK;
 
@@ -144,7 +145,7 @@ fn who_hears_blocks_no_more_asks_soon() {
     circuit.handle(block(1, 100), heard);
     let mut space = [0; 100];
     circuit.read(&mut space, heard).unwrap();
-    sent(&mut circuit, heard + Duration::from_millis(2));
+    sent(&mut circuit, heard + ACK_DELAY);
     let due = circuit.next_timeout().unwrap();
     assert!(due <= heard + QUIET_WAITING, "more may come");
     circuit.handle_timeout(due);
