@@ -69,7 +69,8 @@ impl PathProbe {
             PathSource::Nothing => None,
             PathSource::Socket(socket) => {
                 let info = kernel::path_info(socket.upgrade()?.as_fd())?;
-                let receive_queue_bytes = info.receive_queue_bytes.saturating_sub(kernel::MOST_WAITING as u64);
+                let receive_queue_bytes =
+                    info.receive_queue_bytes.saturating_sub(kernel::MOST_WAITING as u64);
                 Some(PathInfo { receive_queue_bytes, ..info })
             }
             PathSource::Function(read) => Some(read()),
