@@ -3,7 +3,7 @@
 //!
 //! The same functions are run by libFuzzer (`cargo +nightly fuzz run --features libfuzzer NAME`,
 //! see `fuzz_targets/`) and by `src/bin/smoke.rs`, which needs a stable compiler only and is part
-//! of `make test`. Both begin from `corpus/NAME`, where inputs are kept that once made a parser fail.
+//! of `cargo test`. Both begin from `corpus/NAME`, where inputs are kept that once made a parser fail.
 //!
 //! | module | whose bytes |
 //! |---|---|

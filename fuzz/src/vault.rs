@@ -9,8 +9,8 @@ use towpath_vault_format::doubles::{TestKey, block, creation, members, update_of
 use towpath_vault_format::packed::{BlockPlace, KnownUpdate, UnpackedUpdate, pack, unpack};
 use towpath_vault_format::tree::missing_nodes;
 use towpath_vault_format::{
-    Canonical, Certificate, Digest, DropStatement, FileId, FileRoot, NodeMap, SignedMembers, SignedRoot, TreeNode,
-    Tuple, TupleWalk, Update, UpdateAction, VaultId, VaultRoot, apply,
+    Canonical, Certificate, Digest, DropStatement, FileId, FileRoot, NodeMap, SignedMembers, SignedRoot,
+    TreeNode, Tuple, TupleWalk, Update, UpdateAction, VaultId, VaultRoot, apply,
 };
 use towpath_vault_protocol::assembly::Assembly;
 use towpath_vault_protocol::message::SeenVersion;

@@ -30,7 +30,11 @@ pub fn patches() -> Vec<Vec<u8>> {
         let patches = fuzzing::make_patches(&base, &target);
         assert_eq!(patches.len(), 3, "each form can be made");
         let told = |patch: Vec<u8>| {
-            assert_eq!(fuzzing::apply_patch(&patch, &base, len).as_ref(), Some(&target), "it makes the target");
+            assert_eq!(
+                fuzzing::apply_patch(&patch, &base, len).as_ref(),
+                Some(&target),
+                "it makes the target"
+            );
             Written::default().number(old).number(len).rest(&patch).done()
         };
         patches.into_iter().map(told).collect::<Vec<_>>()

@@ -30,11 +30,7 @@ pub fn controls() -> Vec<Vec<u8>> {
         pieces: Vec::new(),
     };
     let bodies = [
-        Body::Hello(Hello {
-            version: VERSION,
-            capabilities: vec!["live".into()],
-            ..Hello::default()
-        }),
+        Body::Hello(Hello { version: VERSION, capabilities: vec!["live".into()], ..Hello::default() }),
         Body::Prove(Prove { root: oid.clone(), proof: nodes.clone() }),
         Body::Describe(question.clone()),
         Body::Description(about),
