@@ -15,9 +15,7 @@ use super::TICK;
 use super::answers::AwaitedAnswers;
 use super::shares::{AskNumber, EntryShares, LateEntries, LinkKey};
 use super::silence::LinkSilence;
-use crate::simulated::{
-    Conduct, ENTRY, Receiver, SimLink, WakePlan, entry_bytes, machines, service, sweep,
-};
+use crate::simulated::{Conduct, ENTRY, Receiver, SimLink, WakePlan, entry_bytes, machines, service, sweep};
 
 /// Files of the copy: some seconds of one link.
 const FILES: u64 = 1500;
