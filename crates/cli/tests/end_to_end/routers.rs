@@ -1,6 +1,7 @@
 //! Machines behind routers that let in answers only: who is called, and what a relay carries.
 
 use std::fs;
+use std::io::{PipeWriter, Write, pipe};
 use std::os::unix::fs::PermissionsExt;
 
 use towpath_content::Ticket;
@@ -9,7 +10,7 @@ use crate::anywhere::configuration;
 use crate::environment::{Call, LOOPBACK, Machine, Running, Summary, TestEnvironment, first_line};
 use crate::network::{Network, Router, SERVER};
 use crate::runner::situations;
-use crate::trees::{assert_same_bytes, file};
+use crate::trees::{PIECE, assert_same_bytes, bytes, file};
 
 situations![
     a_receiver_behind_a_router_is_called,
@@ -18,6 +19,8 @@ situations![
     a_direct_way_takes_over_from_a_relay,
     who_calls_by_a_relay_is_asked_there_by_whom_it_called,
     who_has_no_pass_is_not_called_through_a_relay,
+    gets_at_once_share_the_one_connection_of_what_nobody_can_dial,
+    gets_at_once_share_the_one_connection_that_a_relay_carries,
 ];
 
 /// A sender and a receiver behind routers, who know nothing but a server, which may be a relay.
@@ -157,4 +160,85 @@ fn who_has_no_pass_is_not_called_through_a_relay() {
     let words = ["relay", "--listen", LOOPBACK, "--json"];
     let failure = behind.server.tow(words).end().failure_with(2);
     assert!(failure["hint"].as_str().unwrap().contains("--public"), "{failure}");
+}
+
+/// What comes into a daemon by `tow put -`, of which the end waits for the situation's word.
+struct Stream {
+    put: Running,
+    producer: PipeWriter,
+    ticket: String,
+    data: Vec<u8>,
+}
+
+/// Bytes of a stream that come at once.
+const BEGINNING: usize = 3 * PIECE as usize;
+
+impl Stream {
+    fn begin(machine: &Machine, seed: u64) -> Self {
+        let (input, mut producer) = pipe().unwrap();
+        let mut put = machine.tow(["put", "-"]).input(input).start();
+        let (ticket, data) = (put.ticket(), bytes(seed, 5 * PIECE + seed));
+        producer.write_all(&data[..BEGINNING]).unwrap();
+        Self { put, producer, ticket, data }
+    }
+
+    /// The rest comes, and `getting` has all of it at `name` of the machine. Returns the paths by which it came.
+    fn end(mut self, getting: Running, (machine, name): (&Machine, &str)) -> Vec<Option<String>> {
+        self.producer.write_all(&self.data[BEGINNING..]).unwrap();
+        drop(self.producer);
+        let summary = getting.end().summary();
+        self.put.end().with(0);
+        assert!(fs::read(machine.path(name)).unwrap() == self.data, "{name}: other bytes");
+        paths(&summary).into_iter().map(|path| path.map(str::to_owned)).collect()
+    }
+}
+
+/// Connections of TCP that stand on the network of a program.
+fn connections(running: &Running) -> usize {
+    let table = |name| fs::read_to_string(format!("/proc/{}/net/{name}", running.id())).unwrap();
+    // The fourth column is the state; 1 is a connection that stands.
+    let stands = |line: &&str| line.split_whitespace().nth(3) == Some("01");
+    ["tcp", "tcp6"].map(|name| table(name).lines().filter(stands).count()).iter().sum()
+}
+
+/// The right machine follows what the left one produces, and so has a connection with it. Of what the right one produces the left one
+/// gets two streams at once, gives one of them up, and begins that anew beside the other. Returns the connections of the left one while
+/// both ran, and the paths by which each came.
+fn get_two_at_once(env: &TestEnvironment, network: &Network) -> (usize, Vec<Option<String>>) {
+    let (left, right) = (&env.sender, &env.receiver);
+    let sides = [(left, network.left()), (right, network.right())];
+    let daemons = sides.each_ref().map(|(side, program)| side.daemon_of(side.tow_as(program, ["daemon"])));
+    let followed = Stream::begin(left, 1);
+    let get = |machine: &Machine, stream: &Stream, name| {
+        let mut getting = machine.get(&stream.ticket, name).start();
+        getting.wait_for_bytes(PIECE);
+        getting
+    };
+    let following = get(right, &followed, "followed");
+    let (one, other) = (Stream::begin(right, 2), Stream::begin(right, 3));
+    let given_up = get(left, &one, "one");
+    let getting_other = get(left, &other, "other");
+    let stood = connections(&daemons[0]);
+    given_up.interrupt();
+    given_up.end().with(130);
+    let getting_one = get(left, &one, "anew");
+    let mut paths = other.end(getting_other, (left, "other"));
+    paths.extend(one.end(getting_one, (left, "anew")));
+    assert!(!left.path("one").exists());
+    followed.end(following, (right, "followed"));
+    (stood, paths)
+}
+
+fn gets_at_once_share_the_one_connection_of_what_nobody_can_dial() {
+    let (network, env) = (Network::behind(Router::Missing, Router::Restricted), TestEnvironment::new());
+    for machine in [&env.sender, &env.receiver] {
+        machine.configure("[rendezvous]\nlan = \"off\"\n");
+    }
+    assert_eq!(get_two_at_once(&env, &network), (1, vec![None; 2]));
+}
+
+fn gets_at_once_share_the_one_connection_that_a_relay_carries() {
+    let Behind { env, network, .. } = &Behind::new(Router::Symmetric, Router::Symmetric, &RELAY);
+    let (_, paths) = get_two_at_once(env, network);
+    assert_eq!(paths, vec![Some("by relay".to_owned()); 2]);
 }
