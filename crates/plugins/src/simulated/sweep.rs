@@ -126,7 +126,8 @@ pub(crate) fn sweep<R: Receiver, N: FnMut(usize) -> Machine<R>>(
 ) {
     let alone = Trial::new(nodes(1), Vec::new(), "by one link");
     let both = Trial::new(nodes(2), Vec::new(), "by both links");
-    println!("{name}: {:.2?} by one link, {:.2?} by both", alone.took, both.took);
+    let (took, bytes_by_both) = ([alone.took, both.took], both.bytes());
+    println!("{name}: {took:.2?} by one link and by both, by which of 100 bytes {bytes_by_both:.0} come");
     assert!(both.took < alone.took.mul_f64(0.6), "both links took {:?}, one {:?}", both.took, alone.took);
     let all = both.moments.len();
     assert!(all > TRIED, "{all} messages are too few to tell anything");
