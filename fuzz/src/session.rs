@@ -64,6 +64,7 @@ impl Side {
             silence: Duration::from_secs(20),
             control: flags & 1 > 0,
             processors: Processors::default(),
+            paces: false,
             wishes: Vec::new(),
             serves: flags & 2 > 0,
             priority: 0,

@@ -8,6 +8,9 @@ use std::time::Duration;
 /// so that its sender goes on.
 pub const MOST_WAITING: usize = (32 << 10) + 64;
 
+/// The beginning of the names of congestion controls that measure a rate and pace packets by it.
+pub const PACES: &str = "bbr";
+
 /// A snapshot of one TCP connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PathInfo {

@@ -77,6 +77,13 @@ impl PathProbe {
         }
     }
 
+    /// True if what this side sends is paced by a rate that the kernel measures (BBR), and not by what is lost.
+    pub fn paces(&self) -> bool {
+        let PathSource::Socket(socket) = &self.0 else { return false };
+        let name = socket.upgrade().and_then(|socket| kernel::congestion_control(socket.as_fd()));
+        name.is_some_and(|name| name.starts_with(kernel::PACES))
+    }
+
     /// From now on the kernel takes no more while this many bytes wait there unsent; `None` for no
     /// limit but its buffer's. Does nothing where there is no such thing: then more waits, no more.
     pub fn limit_unsent(&self, bytes: Option<u32>) {
@@ -169,6 +176,18 @@ mod tests {
             };
             tokio::time::timeout(Duration::from_secs(5), come).await.unwrap();
             assert!(probe.read().is_none_or(|info| info.receive_queue_bytes == waiting));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_socket_paces_if_its_congestion_control_does() {
+        let socket = Arc::new(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let probe = PathProbe::of(Arc::downgrade(&socket) as Weak<dyn AsFd + Send + Sync>);
+        kernel::set_congestion_control(socket.as_fd(), "reno").unwrap();
+        assert!(!probe.paces() && !PathProbe::none().paces());
+        if kernel::set_congestion_control(socket.as_fd(), "bbr").is_ok() {
+            assert!(probe.paces());
         }
     }
 

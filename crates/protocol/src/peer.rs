@@ -97,7 +97,7 @@ impl Default for PeerConfig {
 }
 
 impl PeerConfig {
-    fn session(&self, node: &NodeId, serves: bool, measures: bool) -> SessionConfig {
+    fn session(&self, node: &NodeId, serves: bool, probe: &PathProbe) -> SessionConfig {
         SessionConfig {
             silence: self.silence,
             control: self.control,
@@ -105,7 +105,8 @@ impl PeerConfig {
             wishes: self.wishes.clone(),
             serves,
             priority: self.priority,
-            measures,
+            measures: probe.read().is_none(),
+            paces: probe.paces(),
             source: SourceId::peer_by(*node, self.way.as_deref()),
             tells_link: self.tells_link,
             link_number: self.link_number,
@@ -143,7 +144,7 @@ impl Peer {
         let (outbox, outgoing) = mpsc::channel(OUT_QUEUE);
         let (answers_in, answers) = mpsc::channel(OUT_QUEUE);
         let (urgent_in, urgent) = urgent_queue();
-        let session = config.session(&node, service.is_some(), probe.read().is_none());
+        let session = config.session(&node, service.is_some(), &probe);
         let session = Session::new(session, Instant::now());
         let (messages_in, messages) = session_queue();
         let news = (node, config.news.clone());
@@ -241,6 +242,11 @@ impl Peer {
     /// True if wants may have a basis, as the peer's hello said; false before it has come.
     pub fn has_deltas(&self) -> bool {
         self.shared.with(|session| session.greeting().has_deltas)
+    }
+
+    /// True if what the peer sends is paced by a rate that its network stack measures, as its hello said; false before it has come.
+    pub fn paces(&self) -> bool {
+        self.shared.with(|session| session.greeting().paces)
     }
 
     /// True if the peer can be asked for samples, as its hello said, which this waits for.

@@ -44,6 +44,8 @@ pub const SAMPLES: &str = "samples";
 pub const WITHDRAWALS: &str = "withdrawals";
 /// The capability of a side that answers what it is asked, and that takes [`WireFinished`].
 pub const ANSWERS: &str = "answers";
+/// Said by a side whose network stack paces what it sends by a rate that it measures.
+pub const PACES: &str = "paces";
 /// The capability of [`WireServes`] and [`WireHolder`].
 pub const HOLDERS: &str = "holders";
 /// The capability of [`WireBring`].

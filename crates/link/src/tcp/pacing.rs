@@ -13,8 +13,6 @@ use crate::kernel;
 
 /// Nearer than this there is no queue that pacing could keep short.
 const NEAR: Duration = Duration::from_millis(1);
-/// The beginning of the names of algorithms that pace.
-const PACES: &str = "bbr";
 /// Those to begin with, the better one first; the last is allowed everywhere.
 const UNPACED: [&str; 2] = ["cubic", "reno"];
 
@@ -28,7 +26,7 @@ impl Pacing {
     /// Has `socket`, which isn't connected yet, begin without pacing; so will those that it accepts.
     pub(super) fn postpone(socket: impl AsFd) -> Self {
         let socket = socket.as_fd();
-        let systems = kernel::congestion_control(socket).filter(|name| name.starts_with(PACES));
+        let systems = kernel::congestion_control(socket).filter(|name| name.starts_with(kernel::PACES));
         let set = |name| kernel::set_congestion_control(socket, name).is_ok();
         Self { systems: systems.filter(|_| UNPACED.into_iter().any(set)) }
     }
@@ -74,8 +72,8 @@ mod tests {
         let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let accepted = listener.accept().unwrap().0;
         let begun = algorithm(&accepted);
-        assert_eq!(pacing.systems.is_some(), systems.starts_with(PACES));
-        assert!(!begun.starts_with(PACES), "{begun}");
+        assert_eq!(pacing.systems.is_some(), systems.starts_with(kernel::PACES));
+        assert!(!begun.starts_with(kernel::PACES), "{begun}");
         pacing.decide(&accepted);
         // A busy machine may be too slow to be near.
         assert!([begun, systems].contains(&algorithm(&accepted)));

@@ -211,13 +211,10 @@ impl Slots {
         self.used().iter().enumerate().map(suggested).collect()
     }
 
-    /// Counts of all open connections, each as far as all of them can tell.
+    /// Counts of all open connections.
     fn counted(&self) -> PathCounts {
         let paths: Vec<PathInfo> = self.peers().map(|peer| peer.path().unwrap_or_default()).collect();
-        let sum = |count: fn(&PathInfo) -> Option<u64>| {
-            (!paths.is_empty()).then(|| paths.iter().map(count).sum::<Option<u64>>()).flatten()
-        };
-        PathCounts { segments: sum(|path| path.data_segments), lost: sum(|path| path.out_of_order) }
+        PathCounts::of(&paths, self.peers().any(|peer| peer.paces()))
     }
 
     /// Bytes came; see [`Widening::arrived`]. What is no longer in use closes when what was asked

@@ -10,9 +10,12 @@
 //! A try that was in vain costs: the new connection fills the queue that the old one had just learned to
 //! keep short, both lose packets, and both slow down. So the first step waits until the rate is steady, for
 //! growth by itself would pass for the merit of the step, and until packets were lost in two periods in
-//! a row, more than when a queue runs full now and then. A path that loses nothing is tried, too, but late.
+//! a row, more than when a queue runs full now and then. A path that loses nothing is tried, too, but late. So is one whose sender
+//! goes by a rate that it measures (BBR): a loss does not slow it down, and further connections only lose packets to each other.
 
 use std::time::{Duration, Instant};
+
+use towpath_link::PathInfo;
 
 /// A rate is measured over so long.
 const PERIOD: Duration = Duration::from_millis(400);
@@ -55,8 +58,19 @@ pub struct PathCounts {
     /// Segments with data. What is handed on comes in whole pieces, of which a slow network has two at once and then none for
     /// seconds.
     pub segments: Option<u64>,
-    /// Packets that were lost.
+    /// Packets that were lost, and made the sender send less.
     pub lost: Option<u64>,
+}
+
+impl PathCounts {
+    /// Of these connections, each count as far as all of them can tell. What is lost of a peer that `paces` does not slow it down.
+    pub fn of(paths: &[PathInfo], paces: bool) -> Self {
+        let sum = |count: fn(&PathInfo) -> Option<u64>| {
+            (!paths.is_empty()).then(|| paths.iter().map(count).sum::<Option<u64>>()).flatten()
+        };
+        let lost = if paces { Some(0) } else { sum(|path| path.out_of_order) };
+        Self { segments: sum(|path| path.data_segments), lost }
+    }
 }
 
 /// Measurement over a period.
@@ -239,6 +253,21 @@ fn is_even(one: f64, other: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_peer_that_paces_loses_is_no_reason_for_another_connection() {
+        let path =
+            |segments, lost| PathInfo { data_segments: segments, out_of_order: lost, ..PathInfo::default() };
+        let both = [path(Some(10), Some(1)), path(Some(20), Some(2))];
+        for (name, paths, paces, segments, lost) in [
+            ("by loss", &both[..], false, Some(30), Some(3)),
+            ("by a rate", &both, true, Some(30), Some(0)),
+            ("one can't tell", &[both[0], path(None, None)], false, None, None),
+            ("none stands", &[], false, None, None),
+        ] {
+            assert_eq!(PathCounts::of(paths, paces), PathCounts { segments, lost }, "{name}");
+        }
+    }
 
     /// Runs for `seconds` with a rate that follows from the width and the time, and packets lost at
     /// each of the times that `loses` names; returns the widths, each once.

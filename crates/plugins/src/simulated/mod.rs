@@ -54,6 +54,7 @@ impl Conduct {
             silence: self.silence,
             control: self.is_watched,
             processors: Processors::default(),
+            paces: false,
             wishes: Vec::new(),
             serves,
             priority: 0,

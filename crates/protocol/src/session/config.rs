@@ -23,6 +23,8 @@ pub struct SessionConfig {
     pub priority: i8,
     /// It measures the round trip by itself, as the kernel does not tell it.
     pub measures: bool,
+    /// What it sends is paced by a measured rate, not by what is lost.
+    pub paces: bool,
     /// Name of the peer in deliveries, with the link by which they come, if there are several.
     pub source: SourceId,
     /// The hellos tell the link that the connection goes by.

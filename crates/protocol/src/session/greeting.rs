@@ -28,6 +28,8 @@ pub struct Greeting {
     pub answers: bool,
     /// Its encoded payloads tell their lengths.
     pub in_parts: bool,
+    /// What it sends is paced by a rate that it measures: a packet that is lost does not slow it down.
+    pub paces: bool,
     /// Number of this connection among those of its link, as the side says that named the link; 0: there are no others.
     pub link_number: u32,
 }
@@ -44,6 +46,7 @@ impl Greeting {
             brings: has(wire::BRINGS),
             answers: has(wire::ANSWERS),
             in_parts: has(wire::PARTS),
+            paces: has(wire::PACES),
             link_number: hello.link_number,
         }
     }
@@ -88,6 +91,7 @@ pub(super) fn hello(config: &SessionConfig) -> Body {
     let numbered = encodings.iter().filter(|name| **name != compression::CAPABILITY);
     let control = config.control.then_some(control::CAPABILITY);
     let answers = config.serves.then_some(wire::ANSWERS);
+    let paces = config.paces.then_some(wire::PACES);
     let wishes = config.wishes.iter().map(String::as_str);
     let link = config.source.path().filter(|_| config.tells_link);
     let named = wire::CAPABILITIES
@@ -95,6 +99,7 @@ pub(super) fn hello(config: &SessionConfig) -> Body {
         .chain(encodings.iter().copied())
         .chain(control)
         .chain(answers)
+        .chain(paces)
         .chain(wishes);
     Body::Hello(Hello {
         version: wire::VERSION,

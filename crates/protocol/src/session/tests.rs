@@ -189,6 +189,7 @@ fn config() -> SessionConfig {
         silence: 20 * SECOND,
         control: false,
         processors: Processors::default(),
+        paces: false,
         wishes: Vec::new(),
         serves: true,
         priority: 0,
@@ -681,10 +682,11 @@ fn only_who_answers_is_told_that_no_more_is_needed() {
 }
 
 #[test]
-fn whoever_answers_says_so() {
-    for serves in [true, false] {
-        let Body::Hello(hello) = hello(&SessionConfig { serves, ..config() }) else { panic!() };
-        assert_eq!(hello.capabilities.iter().any(|name| name == wire::ANSWERS), serves);
+fn whoever_answers_or_paces_says_so() {
+    for (serves, paces) in [(true, false), (false, true)] {
+        let Body::Hello(hello) = hello(&SessionConfig { serves, paces, ..config() }) else { panic!() };
+        let says = |word: &str| hello.capabilities.iter().any(|name| name == word);
+        assert_eq!((says(wire::ANSWERS), says(wire::PACES)), (serves, paces));
     }
 }
 

@@ -90,6 +90,7 @@ pub fn session(peer: usize, serves: bool, now: Instant) -> Session {
         silence: SILENCE,
         control: false,
         processors: Processors::default(),
+        paces: false,
         wishes: Vec::new(),
         serves,
         priority: 0,
