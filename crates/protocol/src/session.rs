@@ -227,6 +227,7 @@ impl Session {
     /// Nobody waits for a request any more. If it has not ended, the peer gets a cancellation, and its wants end
     /// as "retry later".
     pub fn give_up(&mut self, request: u32) {
+        let request = self.gets.current(request);
         let is_told = match self.gets.is_cancelled(request) {
             None if !self.questions.contains(request) && !self.entries.contains(request) => return,
             is_cancelled => is_cancelled.unwrap_or(false),
@@ -370,6 +371,15 @@ impl Session {
         request
     }
 
+    /// The next steps of what a request brought in part are requested, for whoever asked.
+    fn go_on(&mut self, now: Instant, request: u32, next: GetRequest) {
+        self.put(|session, by| {
+            session.outbox.push(Effect::GoesOn { request, by });
+            let urgency = session.config.priority.into();
+            Body::Get(wire::Get { urgency, ..session.gets.begin(now, by, next) })
+        });
+    }
+
     /// Ends a request for whoever asked, as the connection will not answer it.
     fn finish(&mut self, request: u32) {
         let outbox = &mut self.outbox;
@@ -401,6 +411,11 @@ impl Session {
             Body::Done(done) => {
                 outbox.was_put(done.request).map_err(text)?;
                 outbox.done(done.request);
+                if let Some(next) = gets.next_steps(done.request) {
+                    self.go_on(now, done.request, next);
+                }
+                let (gets, entries) = (&mut self.gets, &mut self.entries);
+                let (questions, outbox) = (&mut self.questions, &mut self.outbox);
                 gets.done(done.request, outbox);
                 entries.finish(done.request, outbox);
                 questions.finish(done.request, Ok(()), outbox);

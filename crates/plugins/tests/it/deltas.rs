@@ -163,6 +163,7 @@ async fn a_file_of_few_pieces_costs_little_more_than_what_differs() {
         (3_000_000, 300_000, 80_000),
     ] {
         let crossed = updated(size, every, true).await;
+        eprintln!("{size} bytes, a change in each {every}: {crossed} cross both ways");
         assert!(crossed < most, "{crossed} bytes for {size}");
         assert!(updated(size, every, false).await > size as u64 / 3, "a stranger is sent no signature");
     }

@@ -113,7 +113,8 @@ impl ObjectTable {
         let only = [(brought.source.clone(), u64::MAX)];
         let shares = if brought.shares.is_empty() { &only } else { &brought.shares[..] };
         // What chunks save is in the search's account.
-        let saved = if matches!(want.id, WantId::Piece { .. }) { brought.saved } else { 0 };
+        let is_in_account = !matches!(want.id, WantId::Piece { .. }) && want.whole_object().is_none();
+        let saved = if is_in_account { 0 } else { brought.saved };
         let done = self.ledger.done(want.tag, &want.positions, Instant::now());
         self.root.cancel(&done.cancelled);
         if !done.filled.is_empty() {

@@ -7,6 +7,7 @@ use crate::Oid;
 
 use super::{
     Base, DeltaRun, DeltaStep, MAX_RUN_LEN, MAX_WHOLE_LEN, NextSignature, PatchParts, Reply, Request, parts,
+    refine,
 };
 use delta_parts::DeltaParts;
 
@@ -80,8 +81,41 @@ impl Responder {
             }
             Base::Signature(signature) => responder.begin_deltas(1, Some(signature), 0),
             Base::Parts { count, ahead } => responder.begin_deltas(count, None, ahead),
+            Base::Outlined { base_len, outlines, signature } => {
+                responder.go_on(base_len, outlines, signature);
+            }
         }
         responder
+    }
+
+    /// For one step towards `size` bytes, which was requested by itself: there is no reply but its runs, and no signature is awaited
+    /// behind them. None if what was requested is no step.
+    pub fn of_step(request: Request, size: u64) -> Option<Self> {
+        let Request { base, is_guess, outlines } = request;
+        let (reply, sending, state) = (None, None, ResponderState::Ended);
+        let mut responder = Self { size, is_guess, outlines, reply, sending, state };
+        match base {
+            Base::Signature(signature) => responder.begin_deltas(1, Some(signature), 0),
+            Base::Outlined { base_len, outlines, signature } => {
+                responder.go_on(base_len, outlines, signature);
+            }
+            Base::Named(_) | Base::Parts { .. } => return None,
+        }
+        (responder.reply.take() == Some(Reply::InParts)).then_some(responder)
+    }
+
+    /// Goes on behind outlines of the one part.
+    fn go_on(&mut self, base_len: u64, outlines: Vec<Vec<u8>>, signature: Vec<u8>) {
+        match refine::regions(&outlines, base_len).filter(|_| parts::fit(self.size, 1)) {
+            None => self.end(Reply::GivenUp),
+            Some(regions) => {
+                let outlines = outlines.into_iter().zip(regions).collect();
+                let policy = (self.outlines, self.is_guess);
+                self.reply = Some(Reply::InParts);
+                self.state =
+                    ResponderState::Deltas(DeltaParts::behind_outlines(self.size, outlines, signature, policy));
+            }
+        }
     }
 
     fn end(&mut self, reply: Reply) {
