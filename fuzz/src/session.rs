@@ -202,7 +202,8 @@ impl Side {
                     assert!(self.open.get(&request).is_some_and(Option::is_none), "a question under way");
                 }
                 Effect::GoesOn { request, by } => {
-                    let wants = self.open.get_mut(&request).and_then(Option::as_mut).expect("a get under way");
+                    let wants =
+                        self.open.get_mut(&request).and_then(Option::as_mut).expect("a get under way");
                     let wants = std::mem::take(wants);
                     assert!(!wants.is_empty() && self.open.insert(by, Some(wants)).is_none());
                 }

@@ -110,7 +110,8 @@ impl ComingStep {
                 }
                 RequesterAction::Send(NextSignature::Signed(signature)) => {
                     let request = self.requester.ask_anew(signature);
-                    return request.map_or(StepTaken::Useless, |it| StepTaken::Outlined(it.to_bytes().into()));
+                    return request
+                        .map_or(StepTaken::Useless, |it| StepTaken::Outlined(it.to_bytes().into()));
                 }
                 RequesterAction::Write { bytes, .. } => return StepTaken::Made(bytes.into()),
                 RequesterAction::ApplyPatch { .. }

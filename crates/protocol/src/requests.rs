@@ -50,7 +50,8 @@ impl GetRequest {
         let mut before = None;
         for want in wants {
             // Those that follow each other with one base are one run.
-            let base = want.base.as_ref().filter(|base| before.as_ref().is_none_or(|it| !Arc::ptr_eq(it, base)));
+            let base =
+                want.base.as_ref().filter(|base| before.as_ref().is_none_or(|it| !Arc::ptr_eq(it, base)));
             let base = base.map_or(0, |base| base.request.to_bytes().len());
             before.clone_from(&want.base);
             let fits = room.take(base);
@@ -152,7 +153,8 @@ pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<WantRun> {
 
 /// The request's field for a want's base, if the request has room for it. A base resembles all that is wanted, not a part.
 fn base_field(want: &Want, room: &mut BaseRoom) -> Option<Bytes> {
-    let base = want.base.as_ref().filter(|_| want.part.is_none() && want.id.len() <= MAX_DELTA_SPAN.into())?;
+    let base =
+        want.base.as_ref().filter(|_| want.part.is_none() && want.id.len() <= MAX_DELTA_SPAN.into())?;
     let request = base.request.to_bytes();
     room.take(request.len()).then(|| request.into())
 }

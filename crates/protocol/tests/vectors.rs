@@ -4,9 +4,7 @@
 use bytes::Bytes;
 use prost::Message;
 use towpath_content::Oid;
-use towpath_content::delta::exchange::{
-    Base, DeltaRun, DeltaStep, NextSignature, Reply, Request, StepOf,
-};
+use towpath_content::delta::exchange::{Base, DeltaRun, DeltaStep, NextSignature, Reply, Request, StepOf};
 use towpath_content::node_id::hex;
 use towpath_content::ticket::Secret;
 use towpath_content::tree::Time;
@@ -109,9 +107,8 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let similar = based(Base::Signature(vec![0x88; 9]));
     let (outlines, signature) = (vec![vec![0xaa; 3]], vec![0x88; 9]);
     let outlined = based(Base::Outlined { base_len: 200, outlines, signature });
-    let delta = |run: DeltaRun<'_>| {
-        Body::Delta(wire::Delta { request: 4, want: 0, bytes: run.to_bytes().into() })
-    };
+    let delta =
+        |run: DeltaRun<'_>| Body::Delta(wire::Delta { request: 4, want: 0, bytes: run.to_bytes().into() });
     let (next, bytes) = (StepOf::NextPart { wants_signature: false }, &[0x99; 7][..]);
     let chunk =
         wire::WireWant { count: 1, chunk: Bytes::from_static(&[0x44; 32]), ..wire::WireWant::default() };

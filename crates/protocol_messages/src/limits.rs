@@ -143,7 +143,10 @@ mod tests {
             Body::Get(Get { wants: vec![WireWant::default(); MAX_WANTS], ..Get::default() }),
             Body::Get(Get {
                 wants: vec![
-                    WireWant { base: vec![1; MAX_BASES_LEN / MAX_BASES].into(), ..WireWant::default() };
+                    WireWant {
+                        base: vec![1; MAX_BASES_LEN / MAX_BASES].into(),
+                        ..WireWant::default()
+                    };
                     MAX_BASES
                 ],
                 ..Get::default()

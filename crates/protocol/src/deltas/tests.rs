@@ -11,7 +11,12 @@ fn request(base: &[u8], target: usize) -> Request {
 }
 
 /// The outcome of the runs of a step, and the bytes that came.
-fn take(request: &Request, base: &[u8], len: u64, runs: &VecDeque<Bytes>) -> Result<(StepTaken, u64), Violation> {
+fn take(
+    request: &Request,
+    base: &[u8],
+    len: u64,
+    runs: &VecDeque<Bytes>,
+) -> Result<(StepTaken, u64), Violation> {
     let mut step = ComingStep::new(&request.to_bytes(), &Bytes::copy_from_slice(base), len).unwrap();
     let mut taken = StepTaken::More;
     for run in runs {

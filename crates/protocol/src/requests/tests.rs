@@ -276,7 +276,8 @@ fn a_delta_that_is_none_or_makes_other_bytes_is_asked_for_again() {
     other[3100] ^= 1;
     let lie = delta_of(&other, &wants);
     let short = delta_of(&data[..data.len() - 1], &wants);
-    let with = |head: &[u8], bytes: &[u8]| wire::Delta { bytes: [head, bytes].concat().into(), ..good.clone() };
+    let with =
+        |head: &[u8], bytes: &[u8]| wire::Delta { bytes: [head, bytes].concat().into(), ..good.clone() };
     let cut = with(&good.bytes[..3], &good.bytes[4..]);
     let (head, bytes) = good.bytes.split_at(3);
     let unpacked = with(&[1, 3 - head[1], 0], bytes);

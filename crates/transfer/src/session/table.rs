@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::OwnedSemaphorePermit;
+use towpath_content::Oid;
 
 use super::active::{Active, ObjectPhase};
 use super::announced::may_be_read;
@@ -108,13 +109,20 @@ impl ObjectTable {
         self.jobs.send(Job::Check { want, delivery, destinations, doubted, room });
     }
 
+    /// True if a chunk is all of its object.
+    fn is_whole_object(&self, want: &Want) -> bool {
+        let WantId::Chunk { hash, .. } = want.id else { return false };
+        let objects = want.positions.iter().filter_map(|position| self.objects.get(&position.object));
+        objects.filter_map(|active| active.object.content()).any(|oid| oid == Oid::Blake3(hash))
+    }
+
     /// Bytes of a want were written to all its positions.
     pub(super) fn written(&mut self, want: &Want, brought: &Brought, whole: bool, zeros: bool) {
         let only = [(brought.source.clone(), u64::MAX)];
         let shares = if brought.shares.is_empty() { &only } else { &brought.shares[..] };
         // What chunks save is in the search's account.
-        let is_in_account = !matches!(want.id, WantId::Piece { .. }) && want.whole_object().is_none();
-        let saved = if is_in_account { 0 } else { brought.saved };
+        let is_here_alone = matches!(want.id, WantId::Piece { .. }) || self.is_whole_object(want);
+        let saved = if is_here_alone { brought.saved } else { 0 };
         let done = self.ledger.done(want.tag, &want.positions, Instant::now());
         self.root.cancel(&done.cancelled);
         if !done.filled.is_empty() {

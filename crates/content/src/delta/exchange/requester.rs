@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::{
-    Base, DeltaRun, DeltaStep, MAX_OUTLINE_LEN, MAX_OUTLINED_LEN, MAX_OUTLINES, MAX_STEP_LEN, MAX_UNPACKED_LEN,
-    NextSignature, NotDue, PatchParts, Reply, Request, SignedParts, StepOf, refine,
+    Base, DeltaRun, DeltaStep, MAX_OUTLINE_LEN, MAX_OUTLINED_LEN, MAX_OUTLINES, MAX_STEP_LEN,
+    MAX_UNPACKED_LEN, NextSignature, NotDue, PatchParts, Reply, Request, SignedParts, StepOf, refine,
 };
 
 /// See the head of the exchange.

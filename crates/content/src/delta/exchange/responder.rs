@@ -112,8 +112,9 @@ impl Responder {
                 let outlines = outlines.into_iter().zip(regions).collect();
                 let policy = (self.outlines, self.is_guess);
                 self.reply = Some(Reply::InParts);
-                self.state =
-                    ResponderState::Deltas(DeltaParts::behind_outlines(self.size, outlines, signature, policy));
+                self.state = ResponderState::Deltas(DeltaParts::behind_outlines(
+                    self.size, outlines, signature, policy,
+                ));
             }
         }
     }

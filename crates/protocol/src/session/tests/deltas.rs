@@ -113,7 +113,10 @@ fn impossible_bases_end_the_connection() {
         (vec![WireWant { len: wire::MAX_DELTA_SPAN + 1, ..good.clone() }], "impossible"),
         (vec![WireWant { base: named, ..good.clone() }], "impossible"),
         (vec![WireWant { base: Bytes::from_static(b"?"), ..good.clone() }], "impossible"),
-        (vec![WireWant { base: signed(&vec![0; wire::MAX_BASES_LEN / 2]), ..good.clone() }; 2], "too many deltas"),
+        (
+            vec![WireWant { base: signed(&vec![0; wire::MAX_BASES_LEN / 2]), ..good.clone() }; 2],
+            "too many deltas",
+        ),
         (vec![WireWant { offset: None, len: 0, count: 1, ..good.clone() }], "impossible"),
         (vec![good; wire::MAX_BASES + 1], "too many deltas"),
     ] {
