@@ -16,7 +16,7 @@ use towpath_transfer::want::{Delivery, Payload, Proof};
 use towpath_transfer::{Origin, Outcome, SourceId, Tag, Want, WantId};
 
 pub use self::giving_up::ToCancel;
-use super::deltas::{ComingStep, StepTaken};
+use super::steps::{ComingStep, StepError, StepTaken};
 use super::wire::{
     self, DataHeader, Get, MAX_BASES, MAX_BASES_LEN, MAX_DELTA_SPAN, MAX_PAYLOAD, MAX_WANTS, ProofOf,
     WireOutcome, WireWant, oid_field,
@@ -228,6 +228,24 @@ enum WantState {
     Ended,
 }
 
+impl WantState {
+    /// A step came of it. What nobody needs any more is not asked for again.
+    fn goes_on(&mut self) {
+        if *self == Self::Open {
+            *self = Self::NextStep;
+        }
+    }
+}
+
+impl From<StepError> for Violation {
+    fn from(error: StepError) -> Self {
+        match error {
+            StepError::TooLong => Self::TooLong,
+            StepError::NoDelta => Self::NoDelta,
+        }
+    }
+}
+
 /// A `Get` under way.
 pub struct GetUnderWay {
     runs: Vec<WantRun>,
@@ -317,18 +335,9 @@ impl GetUnderWay {
         mut end: impl FnMut(Tag, Outcome),
     ) -> Result<Vec<Delivery>, Violation> {
         let (wants, len) = self.awaited(message.want, 0)?;
-        let number = message.want as usize;
+        let mut step = self.coming_step(message.want, len)?;
+        let (number, taken) = (message.want as usize, step.recv(&message.bytes)?);
         let run = &mut self.runs[number];
-        let mut step = match self.step.take() {
-            Some((want, step)) if want == message.want => step,
-            Some(_) => return Err(Violation::OutOfOrder),
-            None => {
-                let base = run.wants.first().and_then(|want| want.base.as_ref());
-                ComingStep::new(&run.wire.base, &base.ok_or(Violation::Unasked)?.bytes, len)
-                    .ok_or(Violation::Unasked)?
-            }
-        };
-        let taken = step.recv(&message.bytes)?;
         match taken {
             StepTaken::More => self.step = Some((message.want, step)),
             StepTaken::Made(bytes) if are_wanted(&run.wants, &bytes) => {
@@ -337,16 +346,25 @@ impl GetUnderWay {
             }
             StepTaken::Outlined(base) if base.len() <= MAX_BASES_LEN => {
                 (run.wire.base, run.came) = (base, run.came + step.came());
-                let states = &mut self.states[number][wants];
-                if states.contains(&WantState::Open) {
-                    states.fill(WantState::NextStep);
-                }
+                self.states[number][wants].iter_mut().for_each(WantState::goes_on);
             }
             StepTaken::Made(_) | StepTaken::Outlined(_) | StepTaken::Useless => {
                 self.end_run(number, &Outcome::RetryLater(Duration::ZERO), &mut end);
             }
         }
         Ok(Vec::new())
+    }
+
+    /// The step of a want of `len` bytes that comes, or begins.
+    fn coming_step(&mut self, number: u32, len: u64) -> Result<ComingStep, Violation> {
+        match self.step.take() {
+            Some((want, step)) if want == number => return Ok(step),
+            Some(_) => return Err(Violation::OutOfOrder),
+            None => {}
+        }
+        let run = &self.runs[number as usize];
+        let base = run.wants.first().and_then(|want| want.base.as_ref()).ok_or(Violation::Unasked)?;
+        ComingStep::new(&run.wire.base, &base.bytes, len).ok_or(Violation::Unasked)
     }
 
     /// The request for the next steps of what came in part, if the peer is done with the rest. `number` is that of this one.

@@ -22,11 +22,11 @@ use towpath_transfer::{Metadata, Outcome};
 
 use super::access::{Decision, Facts, GivenSecret, Holding, TicketEnd, decide};
 use super::buffers::Buffers;
-use super::deltas;
 use super::introducing::Introducer;
 use super::offer::Offer;
 use super::sending::Sending;
 use super::served::Served;
+use super::steps;
 use super::threads::AnswerThreads;
 use super::turns::NodeTurns;
 use crate::processor::Object;
@@ -314,7 +314,7 @@ impl Serving {
     /// The next step of a delta that makes `target`, as runs. None: it is better sent as it is.
     pub(super) fn delta(&self, request: Request, target: &[u8]) -> Result<Option<VecDeque<Bytes>>, Outcome> {
         let is_guess = request.is_guess;
-        let made = self.service.deltas.try_acquire().map(|_permit| deltas::make(request, target));
+        let made = self.service.deltas.try_acquire().map(|_permit| steps::make(request, target));
         match made {
             Ok(None) if is_guess => Err(Outcome::NotHere),
             Err(_) if is_guess => Err(Outcome::RetryLater(BUSY_WAIT)),

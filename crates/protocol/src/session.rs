@@ -371,15 +371,6 @@ impl Session {
         request
     }
 
-    /// The next steps of what a request brought in part are requested, for whoever asked.
-    fn go_on(&mut self, now: Instant, request: u32, next: GetRequest) {
-        self.put(|session, by| {
-            session.outbox.push(Effect::GoesOn { request, by });
-            let urgency = session.config.priority.into();
-            Body::Get(wire::Get { urgency, ..session.gets.begin(now, by, next) })
-        });
-    }
-
     /// Ends a request for whoever asked, as the connection will not answer it.
     fn finish(&mut self, request: u32) {
         let outbox = &mut self.outbox;
@@ -408,19 +399,7 @@ impl Session {
                     gets.outcome(&outcome, outbox).map_err(text)?;
                 }
             }
-            Body::Done(done) => {
-                outbox.was_put(done.request).map_err(text)?;
-                outbox.done(done.request);
-                if let Some(next) = gets.next_steps(done.request) {
-                    self.go_on(now, done.request, next);
-                }
-                let (gets, entries) = (&mut self.gets, &mut self.entries);
-                let (questions, outbox) = (&mut self.questions, &mut self.outbox);
-                gets.done(done.request, outbox);
-                entries.finish(done.request, outbox);
-                questions.finish(done.request, Ok(()), outbox);
-                outbox.fill();
-            }
+            Body::Done(done) => return answered(self, now, done.request).map_err(text),
             Body::Withdrawn(withdrawn) => {
                 self.withdrawals += 1;
                 match self.withdrawals <= wire::MAX_WITHDRAWALS {
@@ -466,6 +445,24 @@ impl Session {
         self.outbox.push(greeted);
         Ok(())
     }
+}
+
+/// The peer is done with a request. The next steps of what came in part are requested, for whoever asked.
+fn answered(session: &mut Session, now: Instant, request: u32) -> Result<(), Violation> {
+    session.outbox.was_put(request)?;
+    session.outbox.done(request);
+    if let Some(next) = session.gets.next_steps(request) {
+        session.put(|session, by| {
+            session.outbox.push(Effect::GoesOn { request, by });
+            let urgency = session.config.priority.into();
+            Body::Get(wire::Get { urgency, ..session.gets.begin(now, by, next) })
+        });
+    }
+    session.gets.done(request, &mut session.outbox);
+    session.entries.finish(request, &mut session.outbox);
+    session.questions.finish(request, Ok(()), &mut session.outbox);
+    session.outbox.fill();
+    Ok(())
 }
 
 /// The same peer by a link.

@@ -8,6 +8,7 @@ mod meaning;
 pub mod pack_backoff;
 pub mod packing;
 mod pieces;
+pub mod steps;
 mod words;
 
 use bytes::Bytes;

@@ -5,7 +5,7 @@ use towpath_content::pieces::Layout;
 use towpath_transfer::{ObjectOffset, SignedBase};
 
 use super::*;
-use crate::deltas;
+use crate::steps;
 
 const PIECE: u64 = 1 << 18;
 
@@ -212,7 +212,7 @@ fn similar() -> (Vec<u8>, Vec<Want>) {
 
 fn delta_of(data: &[u8], wants: &[Want]) -> wire::Delta {
     let base = wants[0].base.as_ref().unwrap();
-    let bytes = deltas::make(base.request.clone(), data).unwrap().remove(0).unwrap();
+    let bytes = steps::make(base.request.clone(), data).unwrap().remove(0).unwrap();
     wire::Delta { request: 1, want: 0, bytes }
 }
 

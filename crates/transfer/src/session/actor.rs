@@ -349,7 +349,8 @@ impl Actor {
             match want.id {
                 WantId::Piece { .. } => self.table.finish(position.object, Err(why())),
                 WantId::Chunk { .. } | WantId::Block { .. } => {
-                    self.table.give_up_whole(position.object);
+                    let active = self.table.objects.get_mut(&position.object);
+                    active.into_iter().for_each(Active::give_up_whole);
                     self.table.fall_back(position, want.id.len());
                     self.plan(position.object);
                 }

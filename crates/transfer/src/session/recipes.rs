@@ -10,6 +10,7 @@
 
 use std::time::{Duration, Instant};
 
+use towpath_content::Oid;
 use towpath_content::chunking::MAX_CHUNK_LEN;
 
 use super::RecipeClaim;
@@ -126,12 +127,7 @@ impl ObjectTable {
 
     /// If the root likes an object as one run, it is wanted so from now on; true if so.
     pub(super) fn want_whole(&mut self, key: ObjectKey) -> bool {
-        let is_open = |active: &Active| {
-            let is_untried = !active.tried_whole && active.recipe.is_none() && active.part.is_none();
-            let is_short = active.object.layout().is_some_and(|it| it.size() <= MAX_CHUNK_LEN.into());
-            is_untried && is_short && active.may_be_switched() && active.object.all_values().is_some()
-        };
-        if self.objects.get(&key).is_none_or(|active| !is_open(active)) {
+        if !self.objects.get(&key).is_some_and(Active::may_be_whole) {
             return false;
         }
         let Some(facts) = self.facts(key, OpenWays::WHOLE) else { return false };
@@ -140,15 +136,6 @@ impl ObjectTable {
         let (Some(claim), Some(active)) = (claim, self.objects.get_mut(&key)) else { return false };
         (active.tried_whole, active.request) = (true, RecipeRequest::Over);
         self.switch(key, claim)
-    }
-
-    /// Nobody brings an object as one run: it goes on as ever.
-    pub(super) fn give_up_whole(&mut self, key: ObjectKey) {
-        let Some(active) = self.objects.get_mut(&key) else { return };
-        let oid = active.object.content();
-        if oid.is_some_and(|oid| active.recipe.as_ref().is_some_and(|recipe| recipe.is_whole(&oid))) {
-            (active.recipe, active.next_chunk, active.request) = (None, 0, RecipeRequest::No);
-        }
     }
 
     /// Before chunks are wanted: whether the root likes them all at once.
@@ -190,6 +177,21 @@ impl ObjectTable {
 }
 
 impl Active {
+    /// True if it may be wanted as one run.
+    fn may_be_whole(&self) -> bool {
+        let is_untried = !self.tried_whole && self.recipe.is_none() && self.part.is_none();
+        let is_short = self.object.layout().is_some_and(|it| it.size() <= MAX_CHUNK_LEN.into());
+        is_untried && is_short && self.may_be_switched() && self.object.all_values().is_some()
+    }
+
+    /// Nobody brings it as one run: it goes on as ever.
+    pub(super) fn give_up_whole(&mut self) {
+        let is_whole = |oid: Oid| self.recipe.as_ref().is_some_and(|recipe| recipe.is_whole(&oid));
+        if self.object.content().is_some_and(is_whole) {
+            (self.recipe, self.next_chunk, self.request) = (None, 0, RecipeRequest::No);
+        }
+    }
+
     /// Chunks of its recipe, or of the one that may come.
     fn chunks_in_use(&self) -> usize {
         match (&self.recipe, self.request) {

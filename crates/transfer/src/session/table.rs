@@ -109,19 +109,12 @@ impl ObjectTable {
         self.jobs.send(Job::Check { want, delivery, destinations, doubted, room });
     }
 
-    /// True if a chunk is all of its object.
-    fn is_whole_object(&self, want: &Want) -> bool {
-        let WantId::Chunk { hash, .. } = want.id else { return false };
-        let objects = want.positions.iter().filter_map(|position| self.objects.get(&position.object));
-        objects.filter_map(|active| active.object.content()).any(|oid| oid == Oid::Blake3(hash))
-    }
-
     /// Bytes of a want were written to all its positions.
     pub(super) fn written(&mut self, want: &Want, brought: &Brought, whole: bool, zeros: bool) {
         let only = [(brought.source.clone(), u64::MAX)];
         let shares = if brought.shares.is_empty() { &only } else { &brought.shares[..] };
         // What chunks save is in the search's account.
-        let is_here_alone = matches!(want.id, WantId::Piece { .. }) || self.is_whole_object(want);
+        let is_here_alone = matches!(want.id, WantId::Piece { .. }) || is_whole_object(&self.objects, want);
         let saved = if is_here_alone { brought.saved } else { 0 };
         let done = self.ledger.done(want.tag, &want.positions, Instant::now());
         self.root.cancel(&done.cancelled);
@@ -215,4 +208,11 @@ impl ObjectTable {
             }
         }
     }
+}
+
+/// True if a chunk is all of its object.
+fn is_whole_object(objects: &HashMap<ObjectKey, Active>, want: &Want) -> bool {
+    let WantId::Chunk { hash, .. } = want.id else { return false };
+    let objects = want.positions.iter().filter_map(|position| objects.get(&position.object));
+    objects.filter_map(|active| active.object.content()).any(|oid| oid == Oid::Blake3(hash))
 }

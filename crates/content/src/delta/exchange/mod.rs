@@ -22,8 +22,7 @@
 //! | [`PatchParts`] | the same for patches |
 //! | [`refine`] | which literals come in a step more |
 //!
-//! Where an answer is to leave nothing behind at the responder, each step is requested by itself ([`Base::Outlined`]): the request
-//! has the outlines that came before, and both machines go on from there.
+//! A step may be requested by itself, with the outlines that came before ([`Base::Outlined`]): then a responder keeps nothing.
 //!
 //! Whoever drives a machine calls `poll` and does what it says until it says `Wait`, `AwaitSignature` or an end. Each of
 //! these calls is answered by one method, named at the action.

@@ -11,8 +11,7 @@ use towpath_content::delta::exchange::{
     Base, DeltaRun, NextSignature, Reply, Request, Requester, RequesterAction, Responder, ResponderAction,
 };
 
-use super::requests::Violation;
-use super::wire::MAX_DELTA_SPAN;
+use crate::MAX_DELTA_SPAN;
 use crate::packing::{pack, unpack};
 
 /// Deltas are for slow networks: worth some time.
@@ -21,7 +20,7 @@ const LEVEL: i32 = 3;
 const MOST_UNPACKED: u64 = 2 * MAX_DELTA_SPAN as u64;
 
 /// The next step towards `target`, as runs. None if that was not requested, or if the step is not smaller by a tenth.
-pub(super) fn make(request: Request, target: &[u8]) -> Option<VecDeque<Bytes>> {
+pub fn make(request: Request, target: &[u8]) -> Option<VecDeque<Bytes>> {
     let mut responder = Responder::of_step(request, target.len() as u64)?;
     let mut runs = VecDeque::new();
     loop {
@@ -48,7 +47,7 @@ pub(super) fn make(request: Request, target: &[u8]) -> Option<VecDeque<Bytes>> {
 }
 
 /// A step of a delta that comes.
-pub(super) struct ComingStep {
+pub struct ComingStep {
     requester: Requester,
     base: Bytes,
     /// Bytes that it may have, and those that came.
@@ -56,8 +55,17 @@ pub(super) struct ComingStep {
     came: u64,
 }
 
+/// Reason why a run is none that may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepError {
+    /// The step is longer than the run of bytes.
+    TooLong,
+    /// It is no run of a delta, or not one that is due.
+    NoDelta,
+}
+
 /// What a run of a step comes to.
-pub(super) enum StepTaken {
+pub enum StepTaken {
     /// More is to come.
     More,
     /// The bytes that were asked for, if it was right.
@@ -70,7 +78,7 @@ pub(super) enum StepTaken {
 
 impl ComingStep {
     /// Of `most` bytes that were requested so, with this base; none if no step was.
-    pub(super) fn new(request: &[u8], base: &Bytes, most: u64) -> Option<Self> {
+    pub fn new(request: &[u8], base: &Bytes, most: u64) -> Option<Self> {
         let request = Request::from_bytes(request).ok()?;
         if !matches!(request.base, Base::Signature(_) | Base::Outlined { .. }) {
             return None;
@@ -81,18 +89,18 @@ impl ComingStep {
     }
 
     /// Bytes that came.
-    pub(super) const fn came(&self) -> u64 {
+    pub const fn came(&self) -> u64 {
         self.came
     }
 
     /// Takes the next run.
-    pub(super) fn recv(&mut self, run: &[u8]) -> Result<StepTaken, Violation> {
+    pub fn recv(&mut self, run: &[u8]) -> Result<StepTaken, StepError> {
         self.came += run.len() as u64;
         if self.came > self.most {
-            return Err(Violation::TooLong);
+            return Err(StepError::TooLong);
         }
-        let run = DeltaRun::from_bytes(run).map_err(|_| Violation::NoDelta)?;
-        self.requester.recv_run(run, true).map_err(|_| Violation::NoDelta)?;
+        let run = DeltaRun::from_bytes(run).map_err(|_| StepError::NoDelta)?;
+        self.requester.recv_run(run, true).map_err(|_| StepError::NoDelta)?;
         Ok(self.work())
     }
 

@@ -1,8 +1,15 @@
+use towpath_content::Oid;
 use towpath_content::delta::exchange::{Base, MAX_OUTLINES, SignedParts};
 use towpath_content::delta::{Signature, block_len};
-use towpath_store::doubles::noise;
 
 use super::*;
+
+/// Bytes that resemble nothing.
+fn noise(seed: u8, len: usize) -> Vec<u8> {
+    let blocks = (0..len.div_ceil(32) as u32)
+        .flat_map(|at| *Oid::of(&[&[seed][..], &at.to_le_bytes()].concat()).digest());
+    blocks.take(len).collect()
+}
 
 fn request(base: &[u8], target: usize) -> Request {
     let block = block_len(base.len(), target, &Default::default());
@@ -16,7 +23,7 @@ fn take(
     base: &[u8],
     len: u64,
     runs: &VecDeque<Bytes>,
-) -> Result<(StepTaken, u64), Violation> {
+) -> Result<(StepTaken, u64), StepError> {
     let mut step = ComingStep::new(&request.to_bytes(), &Bytes::copy_from_slice(base), len).unwrap();
     let mut taken = StepTaken::More;
     for run in runs {
@@ -130,12 +137,12 @@ fn what_is_not_due_or_too_long_is_a_violation() {
         ("literals of no outline", &[1, 1, 2, 7]),
         ("one signature more", &[1, 1, 1, 7]),
     ] {
-        assert_eq!(violation(&[run]), Some(Violation::NoDelta), "{what}");
+        assert_eq!(violation(&[run]), Some(StepError::NoDelta), "{what}");
     }
     let more = [&[0][..], &[7; 30_000]].concat();
     assert_eq!(violation(&[&more]), None, "more may come");
-    assert_eq!(violation(&[&more, &more]), Some(Violation::TooLong));
-    for base in [Base::Parts { count: 1, ahead: 1 }, Base::Named(towpath_content::Oid::of(b"x"))] {
+    assert_eq!(violation(&[&more, &more]), Some(StepError::TooLong));
+    for base in [Base::Parts { count: 1, ahead: 1 }, Base::Named(Oid::of(b"x"))] {
         let request = Request { base, ..request.clone() };
         assert!(ComingStep::new(&request.to_bytes(), &Bytes::new(), 9).is_none());
     }
