@@ -13,7 +13,7 @@ use thiserror::Error;
 use towpath_content::Oid;
 use towpath_content::chunking::ChunkHash;
 use towpath_transfer::want::{Delivery, Payload, Proof};
-use towpath_transfer::{Origin, Outcome, SourceId, Tag, Want, WantId};
+use towpath_transfer::{Origin, Outcome, SignedBase, SourceId, Tag, Want, WantId};
 
 pub use self::giving_up::ToCancel;
 use super::steps::{ComingStep, StepError, StepTaken};
@@ -38,28 +38,25 @@ impl GetRequest {
     /// Asks for `wants` by the right to `root`. `by_bytes` tells whether the peer takes wants that are
     /// runs of bytes: then chunks are asked for where they lie.
     pub fn new(root: &Oid, wants: Vec<Want>, by_bytes: bool) -> Self {
-        let runs = runs(wants, by_bytes);
+        Self::of_runs(oid_field(root), runs(wants, by_bytes), by_bytes)
+    }
+
+    fn of_runs(root: Bytes, runs: Vec<WantRun>, by_bytes: bool) -> Self {
         let wants = runs.iter().map(|run| run.wire.clone()).collect();
-        let message = Get { root: oid_field(root), wants, ..Get::default() };
+        let message = Get { root, wants, ..Get::default() };
         Self { message, runs, by_bytes, user: 0, first: None }
     }
 
     /// The same as so many requests as take all wants with their bases.
     pub fn all(root: &Oid, wants: Vec<Want>, by_bytes: bool) -> Vec<Self> {
         let (mut parts, mut room) = (Vec::<Vec<Want>>::new(), BaseRoom::default());
-        let mut before = None;
         for want in wants {
-            // Those that follow each other with one base are one run.
-            let base =
-                want.base.as_ref().filter(|base| before.as_ref().is_none_or(|it| !Arc::ptr_eq(it, base)));
-            let base = base.map_or(0, |base| base.request.to_bytes().len());
-            before.clone_from(&want.base);
-            let fits = room.take(base);
+            let fits = room.take_of(&want);
             match parts.last_mut().filter(|last| fits && last.len() < MAX_WANTS) {
                 Some(last) => last.push(want),
                 None => {
                     room = BaseRoom::default();
-                    room.take(base);
+                    room.take_of(&want);
                     parts.push(vec![want]);
                 }
             }
@@ -73,9 +70,19 @@ impl GetRequest {
 struct BaseRoom {
     bases: usize,
     bytes: usize,
+    before: Option<Arc<SignedBase>>,
 }
 
 impl BaseRoom {
+    /// Takes room for the base of a want. Those that follow each other with one base are one run.
+    fn take_of(&mut self, want: &Want) -> bool {
+        let is_same = |base: &&Arc<SignedBase>| self.before.as_ref().is_some_and(|it| Arc::ptr_eq(it, base));
+        let base = want.base.as_ref().filter(|base| !is_same(base));
+        let bytes = base.map_or(0, |base| base.request.to_bytes().len());
+        self.before.clone_from(&want.base);
+        self.take(bytes)
+    }
+
     /// Takes room for a base of so many bytes; false if there is none.
     const fn take(&mut self, bytes: usize) -> bool {
         let fits = bytes == 0 || self.bases < MAX_BASES && self.bytes + bytes <= MAX_BASES_LEN;
@@ -380,10 +387,9 @@ impl GetUnderWay {
                 runs.push(WantRun { wire, wants: std::mem::take(&mut run.wants), came });
             }
         }
-        let wants = runs.iter().map(|run| run.wire.clone()).collect();
-        let message = Get { root: self.root.clone(), wants, ..Get::default() };
         let first = Some(self.first.unwrap_or(number));
-        let request = GetRequest { runs, by_bytes: self.by_bytes, user: self.user, message, first };
+        let request = GetRequest::of_runs(self.root.clone(), runs, self.by_bytes);
+        let request = GetRequest { user: self.user, first, ..request };
         (!request.runs.is_empty()).then_some(request)
     }
 

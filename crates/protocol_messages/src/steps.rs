@@ -21,7 +21,13 @@ const MOST_UNPACKED: u64 = 2 * MAX_DELTA_SPAN as u64;
 
 /// The next step towards `target`, as runs. None if that was not requested, or if the step is not smaller by a tenth.
 pub fn make(request: Request, target: &[u8]) -> Option<VecDeque<Bytes>> {
-    let mut responder = Responder::of_step(request, target.len() as u64)?;
+    let runs = runs(Responder::of_step(request, target.len() as u64)?, target)?;
+    let len: usize = runs.iter().map(Bytes::len).sum();
+    (!runs.is_empty() && len < target.len() - target.len() / 10).then_some(runs)
+}
+
+/// Runs of a responder's step. The requesting side knows the network, and says how many outlines it likes.
+fn runs(mut responder: Responder, target: &[u8]) -> Option<VecDeque<Bytes>> {
     let mut runs = VecDeque::new();
     loop {
         match responder.poll() {
@@ -31,19 +37,13 @@ pub fn make(request: Request, target: &[u8]) -> Option<VecDeque<Bytes>> {
             }
             ResponderAction::Pack(delta) => {
                 let packed = pack(delta, LEVEL);
-                // The requesting side knows the network, and says how many outlines it likes.
                 responder.packed(packed, true);
             }
-            ResponderAction::Send(DeltaRun::GivenUp) => return None,
-            ResponderAction::Send(run) => runs.push_back(Bytes::from(run.to_bytes())),
-            ResponderAction::AwaitSignature | ResponderAction::End => break,
-            ResponderAction::Reply(_) | ResponderAction::FindBase(_) | ResponderAction::MakePatches(_) => {
-                return None;
-            }
+            ResponderAction::Send(run) if run != DeltaRun::GivenUp => runs.push_back(run.to_bytes().into()),
+            ResponderAction::AwaitSignature | ResponderAction::End => return Some(runs),
+            _ => return None,
         }
     }
-    let len: usize = runs.iter().map(Bytes::len).sum();
-    (!runs.is_empty() && len < target.len() - target.len() / 10).then_some(runs)
 }
 
 /// A step of a delta that comes.

@@ -143,23 +143,18 @@ impl OlderVersions {
 
     /// It did not come. If it is requested again, that is without a base, or once it was tried often enough.
     pub(super) fn ended(&mut self, tag: Tag, outcome: &Outcome) {
-        let Some(want) = self.under_way.remove(&tag) else {
-            if !matches!(outcome, Outcome::RetryLater(_)) {
-                self.failed.remove(&tag);
-            }
-            return;
-        };
-        match outcome {
-            Outcome::RetryLater(_) => {
+        let want = self.under_way.remove(&tag);
+        if let Outcome::RetryLater(_) = outcome {
+            if want.is_some() {
                 self.vain += 1;
                 *self.failed.entry(tag).or_default() += 1;
             }
-            Outcome::Cancelled => drop(self.failed.remove(&tag)),
-            _ => {
-                self.vain += u64::from(self.whole.contains_key(&want.oid));
-                self.gives_up(&want.oid);
-                self.failed.remove(&tag);
-            }
+            return;
+        }
+        self.failed.remove(&tag);
+        if let Some(want) = want.filter(|_| *outcome != Outcome::Cancelled) {
+            self.vain += u64::from(self.whole.contains_key(&want.oid));
+            self.gives_up(&want.oid);
         }
     }
 

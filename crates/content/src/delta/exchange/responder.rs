@@ -83,8 +83,7 @@ impl Responder {
         responder
     }
 
-    /// For one step towards `size` bytes, which was requested by itself: there is no reply but its runs, and no signature is awaited
-    /// behind them. None if what was requested is no step.
+    /// For one step towards `size` bytes, requested by itself: there is no reply but its runs. None if it is no step.
     pub fn of_step(request: Request, size: u64) -> Option<Self> {
         let mut responder = Self::idle(&request, size);
         responder.begin_step(request.base);

@@ -68,8 +68,7 @@ impl DeltaParts {
         parts
     }
 
-    /// Of a file of `size` bytes as one part, of which these outlines came, each with the bytes of its region, and this signature of
-    /// what they leave.
+    /// Of a file of `size` bytes as one part, behind outlines, each with the bytes of its region; what they leave is signed.
     pub fn behind_outlines(
         size: u64,
         outlines: Vec<(Vec<u8>, usize)>,
