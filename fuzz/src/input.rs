@@ -91,7 +91,7 @@ impl Written {
     }
 }
 
-/// Bytes that look random and are always the same, at most [`MOST_NOISE`].
+/// Bytes that look random and are always the same, at most `MOST_NOISE`.
 pub fn noise(len: usize) -> &'static [u8] {
     static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let hash = |block: u64| *Oid::of(&block.to_le_bytes()).digest();

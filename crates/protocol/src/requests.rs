@@ -86,9 +86,8 @@ impl BaseRoom {
     /// Takes room for a base of so many bytes; false if there is none.
     const fn take(&mut self, bytes: usize) -> bool {
         let fits = bytes == 0 || self.bases < MAX_BASES && self.bytes + bytes <= MAX_BASES_LEN;
-        if fits && bytes > 0 {
-            (self.bases, self.bytes) = (self.bases + 1, self.bytes + bytes);
-        }
+        self.bases += (fits && bytes > 0) as usize;
+        self.bytes += if fits { bytes } else { 0 };
         fits
     }
 }
@@ -246,10 +245,7 @@ impl WantState {
 
 impl From<StepError> for Violation {
     fn from(error: StepError) -> Self {
-        match error {
-            StepError::TooLong => Self::TooLong,
-            StepError::NoDelta => Self::NoDelta,
-        }
+        if error == StepError::TooLong { Self::TooLong } else { Self::NoDelta }
     }
 }
 

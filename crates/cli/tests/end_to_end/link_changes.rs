@@ -18,6 +18,7 @@ situations![
     a_link_of_a_copy_may_get_another_address_here,
     a_link_of_a_copy_may_get_another_address_at_the_other_side,
     small_files_of_a_copy_outlive_the_cut_of_a_link,
+    small_files_that_a_slow_link_owes_are_asked_of_the_other_one,
     a_get_goes_on_by_the_other_link_and_by_both_once_the_cut_one_is_back,
     a_link_of_a_get_may_get_another_address_here,
     a_link_of_a_get_may_get_another_address_at_the_sender,
@@ -63,12 +64,15 @@ impl Scene {
 
     /// `tow COMMAND` from the sender to the receiver by both links.
     fn copy(&self, way: Way, command: &str, source: &str, destination: &str) -> Running {
-        let words = [command, "--json", "--no-search", "--limit-rate", RATE, "--bind", "net,net2"];
-        self.copy_as(way, &words, source, destination)
+        self.copy_as(way, &by_both(command), source, destination)
     }
 
     /// `tow` with these words from the sender to the receiver.
     pub fn copy_as(&self, way: Way, words: &[&str], source: &str, destination: &str) -> Running {
+        self.copy_call(way, words, source, destination).start()
+    }
+
+    fn copy_call(&self, way: Way, words: &[&str], source: &str, destination: &str) -> Call {
         let path = |machine: &Machine, path: &str| machine.path(path).display().to_string();
         let (source, destination) = (path(&self.env.sender, source), path(&self.env.receiver, destination));
         let (caller, other, names) = match way {
@@ -79,7 +83,7 @@ impl Scene {
         let [own, theirs] = Self::sides(way);
         let tow = other.remote_tow(&program(theirs));
         let words = words.iter().copied().chain(["-e", &self.rsh, "--tow-path", &tow]).map(str::to_owned);
-        caller.tow_as(&program(own), words.chain(names)).start()
+        caller.tow_as(&program(own), words.chain(names))
     }
 
     /// A get of what the left machine shares, by both links of the right one.
@@ -91,6 +95,11 @@ impl Scene {
     fn share(&self) -> Running {
         self.env.sender.tow_as(&self.network.left(), ["share", "file"]).start()
     }
+}
+
+/// Words of a copy by both links.
+const fn by_both(command: &str) -> [&str; 7] {
+    [command, "--json", "--no-search", "--limit-rate", RATE, "--bind", "net,net2"]
 }
 
 /// The last event that tells what came by now; null before there is one.
@@ -193,6 +202,23 @@ fn small_files_of_a_copy_outlive_the_cut_of_a_link() {
         wait_for_others(&mut running);
         running.end().summary();
         assert_same(&tree, &scene.env.receiver.path("copy"));
+    }
+}
+
+/// It is not quiet, so without that it would be waited for.
+fn small_files_that_a_slow_link_owes_are_asked_of_the_other_one() {
+    for way in [Way::Push, Way::Pull] {
+        let scene = Scene::new();
+        let tree = scene.env.sender.path("tree");
+        fs::create_dir(&tree).unwrap();
+        (0..3000).for_each(|number| file(&tree.join(number.to_string()), number, 10_000));
+        let call = scene.copy_call(way, &by_both("sync"), "tree/", "copy");
+        let mut running = call.variable("TOW_LOG", "towpath_plugins::links=debug").start();
+        wait_for_use(&mut running, 0);
+        scene.network.slow_down(Side::Left);
+        let ended = running.end().with(0);
+        assert_same(&tree, &scene.env.receiver.path("copy"));
+        assert!(ended.err.contains("others answered all that it owed"), "{way:?}: {}", ended.err);
     }
 }
 

@@ -40,6 +40,7 @@
 //! | `mirrors` | files on plain web servers |
 //! | `web_server` | real web servers of a situation |
 //! | `anywhere` | machines that know no address of each other meet at a rendezvous |
+//! | `routers` | machines behind routers: who is called, and what a relay carries |
 //! | `vault` | encrypted versions on a server that is killed, edited, set back, or lies |
 //! | `vault_budget` | what a small put and the get of it consist of |
 //! | `vault_attacks` | a server that lies with its own key: heads, versions, blocks, certificates, trees |
@@ -127,6 +128,7 @@ mod older_elsewhere;
 mod processors;
 mod receivers;
 mod refusals;
+mod routers;
 mod runner;
 mod running;
 mod searching;
@@ -208,6 +210,7 @@ fn main() -> ExitCode {
         ticket_terms::SITUATIONS,
         site_cache::SITUATIONS,
         anywhere::SITUATIONS,
+        routers::SITUATIONS,
         vault::SITUATIONS,
         vault_attacks::SITUATIONS,
         vault_budget::SITUATIONS,

@@ -90,14 +90,22 @@ impl Network {
 
     /// What a machine sends goes out by each of its devices at no more than these megabits a second.
     pub fn limit(&self, side: Side, megabits: u32) {
-        let tc = tool("tc").display().to_string();
+        let rate = format!("{megabits}mbit");
         for device in [FIRST.device, SECOND.device] {
-            let rate = format!("{megabits}mbit");
-            let words = ["qdisc", "add", "dev", device, "root", "tbf", "rate", &rate, "burst", "32k"];
-            let all =
-                [&["netns", "exec", self.machine_of(side), &tc][..], &words, &["latency", "50ms"]].concat();
-            run(Command::new("ip").args(all), "");
+            self.pass_bucket(side, device, &["rate", &rate, "burst", "32k", "latency", "50ms"]);
         }
+    }
+
+    /// From now on a machine's second device sends half a megabit a second, packet by packet, and loses nothing.
+    pub fn slow_down(&self, side: Side) {
+        self.pass_bucket(side, SECOND.device, &["rate", "512kbit", "burst", "3k", "limit", "4m"]);
+    }
+
+    fn pass_bucket(&self, side: Side, device: &str, bucket: &[&str]) {
+        let tc = tool("tc").display().to_string();
+        let fixed =
+            ["netns", "exec", self.machine_of(side), &tc, "qdisc", "add", "dev", device, "root", "tbf"];
+        run(Command::new("ip").args(fixed).args(bucket), "");
     }
 
     /// Of what a machine sends by its second device the packets that this condition of `nft` holds for are lost.

@@ -1,5 +1,5 @@
-//! Doors for the fuzz targets in `fuzz/`: records that a peer may send, and what is made of them. Only there is
-//! the feature `fuzzing` on.
+//! Doors for the fuzz targets in `fuzz/`: records that a peer may send, and what is made of them. Nothing else asks for
+//! the feature `fuzzing`.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,8 +24,8 @@ fn keys() -> Result<Keys, Error> {
 }
 
 /// Length that the record at the front of these bytes states.
-pub fn record_len(bytes: &[u8]) -> Result<Option<usize>, ()> {
-    record::record_len(bytes).map_err(drop)
+pub fn record_len(bytes: &[u8]) -> Result<Option<usize>, Error> {
+    record::record_len(bytes)
 }
 
 /// HandshakeRecords with these insides, type and padding included, as a peer encrypts them who may also send what this

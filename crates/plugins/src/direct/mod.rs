@@ -3,7 +3,7 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | [`client`] | [`Direct`]: dials, reconnects, and is a transfer plugin |
+//! | [`client`] | [`Direct`]: reaches its peer, by dialling it again and again, and is a transfer plugin |
 //! | `attempt` | an attempt to dial, which goes on when whoever waited for it goes away |
 //! | `redialling` | dialling again and again while a relay brings the bytes |
 //! | [`relayed`] | calls through relays |

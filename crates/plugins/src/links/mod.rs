@@ -42,7 +42,7 @@ use self::source::StandingLinks;
 use crate::direct::Direct;
 use crate::many::{Many, joined};
 
-/// Longest time without a look at how fast the links are, while entries wait for them.
+/// Longest time without a look at how fast the links are, while entries wait for several.
 const TICK: Duration = Duration::from_millis(50);
 /// Any window will do for a way that brings nothing.
 const WINDOW: u64 = 4 << 20;
@@ -52,7 +52,7 @@ pub struct LinkWays {
     standing: Arc<StandingLinks>,
     pieces: Many,
     entries: Arc<Mutex<EntryShares>>,
-    /// Told when a link answers, comes or goes.
+    /// Told when a link answers.
     room: Arc<Notify>,
 }
 
@@ -67,16 +67,13 @@ impl LinkWays {
 
     /// One more link stands, by a connection of its own. Returns its key.
     pub fn join(&self, link: Arc<Direct>) -> u64 {
-        let key = self.standing.add(link);
-        self.room.notify_waiters();
-        key
+        self.standing.add(link)
     }
 
     /// A link does not stand any more: what it owes goes to the others.
     pub fn leave(&self, key: u64) {
         self.standing.remove(key);
         lock(&self.entries).gone(key);
-        self.room.notify_waiters();
     }
 
     /// The way of wants, if any link stands.
@@ -130,14 +127,16 @@ impl LinkWays {
 
     /// Asks one link. What it has not answered once it is quiet ends, and is asked for anew; once others have answered all of that,
     /// nobody waits for it.
-    async fn ask_link(&self, link: Option<Arc<Direct>>, counting: Arc<CountingSink>) -> Vec<EntryWant> {
+    async fn ask_link(&self, link: Arc<Direct>, counting: Arc<CountingSink>) -> Vec<EntryWant> {
         let wants = counting.wants().to_vec();
-        let Some(link) = link else { return counting.unasked(wants) };
         let mut asking = pin!(link.get_entries(wants, Arc::clone(&counting) as _));
         tokio::select! {
             biased;
             unasked = &mut asking => return counting.unasked(unasked),
-            () = counting.until_needless() => return Vec::new(),
+            () = counting.until_needless() => {
+                tracing::debug!(link = counting.link(), "others answered all that it owed");
+                return Vec::new();
+            }
             () = self.standing.links().until_outdone(counting.link()) => {}
         }
         tracing::debug!(link = counting.link(), "a link is quiet: others are asked");
@@ -151,9 +150,11 @@ impl LinkWays {
     async fn ask(&self, mut wants: Vec<EntryWant>, sink: &Arc<dyn EntrySink>) -> Vec<EntryWant> {
         let call = EntryCallSink::new(sink, &self.entries, &self.room);
         let (mut calls, mut asked) = (FuturesUnordered::new(), Vec::new());
+        let mut standing = self.standing.changes();
         loop {
             let mut room = pin!(self.room.notified());
             room.as_mut().enable();
+            standing.mark_unchanged();
             let links = self.standing.links().best();
             let keys: Vec<LinkKey> = links.iter().map(|(key, _)| *key).collect();
             let new = match wants.is_empty() {
@@ -165,8 +166,11 @@ impl LinkWays {
             asked.extend(new.iter().map(Arc::downgrade));
             calls.extend(new.into_iter().map(|counting| {
                 let link = links.iter().find(|(key, _)| *key == counting.link());
-                self.ask_link(link.map(|(_, link)| Arc::clone(link)), counting)
+                let (_, link) = link.expect("no other ones are dealt or lent anything");
+                self.ask_link(Arc::clone(link), counting)
             }));
+            // One that stands alone needs no look: it is asked for more when it answers, and nobody is there to lend to.
+            let is_alone = !links.is_empty() && self.standing.links().count() == 1;
             if calls.is_empty() && (wants.is_empty() || links.is_empty()) {
                 return wants;
             }
@@ -174,7 +178,8 @@ impl LinkWays {
                 // Those of a link that was just lost go to the others.
                 Some(unasked) = calls.next() => wants.extend(unasked),
                 () = room, if !wants.is_empty() => {}
-                () = tokio::time::sleep(TICK) => {}
+                Ok(()) = standing.changed() => {}
+                () = tokio::time::sleep(TICK), if !is_alone => {}
             }
         }
     }

@@ -79,6 +79,11 @@ impl HeardLinks {
         best.map(|(key, link)| (*key, Arc::clone(&link.way))).collect()
     }
 
+    /// Number of all.
+    pub(super) fn count(&self) -> usize {
+        lock(&self.0).links.len()
+    }
+
     /// True if this one is quiet, and another one speaks.
     fn is_outdone(&self, key: LinkKey) -> bool {
         let (mut looked, now) = (lock(&self.0), Instant::now());
@@ -122,6 +127,11 @@ impl StandingLinks {
         if link.is_some() {
             self.next.send_modify(|_| ());
         }
+    }
+
+    /// Told whenever one comes or goes.
+    pub(super) fn changes(&self) -> watch::Receiver<LinkKey> {
+        self.next.subscribe()
     }
 
     /// The links.

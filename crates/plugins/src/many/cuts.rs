@@ -1,4 +1,4 @@
-//! A get by two links, in simulated time: something befalls the second one after messages all over it. The table, the dealer in it, the
+//! A get by two links, of an object and of small files, in simulated time: something befalls the second one after messages all over it. The table, the dealer in it, the
 //! ledger and the sessions are the real ones; see [`crate::simulated`].
 
 use std::collections::BTreeMap;
@@ -10,15 +10,17 @@ use towpath_protocol::wire::{Describe, oid_field};
 use towpath_simnet::{ConnectionId, Net, SimNode};
 use towpath_transfer::ledger::{Ledger, LedgerConfig, WantResult};
 use towpath_transfer::source::{Backlog, NETWORK_PRICE, UNREACHED_PRICE};
-use towpath_transfer::{Delivery, Group, ObjectOffset, WantId};
+use towpath_transfer::{Delivery, ObjectOffset, WantId};
 
 use super::*;
 use crate::simulated::{
-    BINDING, Blow, Conduct, RECEIVER, Receiver, SECRET, SimLink, WakePlan, machines, service, sweep,
+    BINDING, Conduct, RECEIVER, Receiver, SECRET, SimLink, WakePlan, entry_bytes, machines, service, sweep,
 };
 
 /// Bytes of the object.
 const SIZE: usize = 6 << 20;
+/// Small files: some seconds of one link.
+const FILES: u64 = 1500;
 /// Bytes that a link likes to have under way, as its sender would say at this rate.
 const WINDOW: u64 = 512 << 10;
 /// Wants that are handed over at a time.
@@ -30,7 +32,6 @@ const LATE: Duration = Duration::from_millis(150);
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Of peers that nobody watches.
 const CONDUCT: Conduct = Conduct { silence: Duration::from_secs(20), is_watched: false };
-const KEY: u64 = 1;
 
 /// A link, as the table knows it: what it tells of itself.
 struct ToldSource {
@@ -92,21 +93,29 @@ struct AskedLink {
     question: Option<u32>,
 }
 
-/// Who gets the object.
+/// Objects to get: the root, and what is known of others once it is described.
+struct WantedObjects {
+    oids: Vec<Oid>,
+    contents: Vec<Vec<u8>>,
+    /// Bytes of all.
+    size: u64,
+}
+
+/// Who gets the objects.
 struct GetReceiver {
     links: Vec<AskedLink>,
     table: SourceTable,
     ledger: Option<Ledger>,
     ended: Arc<EndedWants>,
-    root: Oid,
-    content: Arc<Vec<u8>>,
-    layout: Option<Layout>,
+    wanted: Arc<WantedObjects>,
+    /// Bytes that are here.
+    arrived: u64,
     asked_since: Option<Instant>,
     wake: WakePlan,
 }
 
 impl GetReceiver {
-    fn new(links: usize, root: Oid, content: &Arc<Vec<u8>>) -> Self {
+    fn new(links: usize, wanted: &Arc<WantedObjects>) -> Self {
         let mut table = SourceTable::new(1);
         let links = (0..links).map(|number| {
             let source = Arc::new(ToldSource { name: number.to_string(), price: Mutex::new(NETWORK_PRICE) });
@@ -119,9 +128,8 @@ impl GetReceiver {
             table,
             ledger: None,
             ended: Arc::default(),
-            root,
-            content: Arc::clone(content),
-            layout: None,
+            wanted: Arc::clone(wanted),
+            arrived: 0,
             asked_since: None,
             wake: WakePlan::default(),
         }
@@ -160,11 +168,11 @@ impl GetReceiver {
         let now = net.instant();
         for asked in &mut self.links {
             let is_time = self.asked_since.is_none_or(|since| now >= since + PATIENCE);
-            if self.layout.is_some() || asked.question.is_some() || !is_time {
+            if self.ledger.is_some() || asked.question.is_some() || !is_time {
                 continue;
             }
             let Some(session) = asked.link.session() else { continue };
-            let root = oid_field(&self.root);
+            let root = oid_field(&self.wanted.oids[0]);
             let question = Describe { root: root.clone(), oid: root, ..Describe::default() };
             asked.question = Some(session.ask(Question::Describe(question)));
             self.asked_since = Some(now);
@@ -181,7 +189,7 @@ impl GetReceiver {
             if wants.is_empty() {
                 return;
             }
-            self.table.want(net.now(), &self.root, wants, Arc::clone(&self.ended) as Arc<dyn Sink>);
+            self.table.want(net.now(), &self.wanted.oids[0], wants, Arc::clone(&self.ended) as Arc<dyn Sink>);
         }
     }
 
@@ -209,7 +217,7 @@ impl GetReceiver {
             match (asked.link.session(), waits) {
                 (Some(session), _) if !asked.unasked.is_empty() => {
                     let wants = std::mem::take(&mut asked.unasked);
-                    session.get(now, GetRequest::new(&self.root, wants, false));
+                    session.get(now, GetRequest::new(&self.wanted.oids[0], wants, false));
                 }
                 (None, Some(wait)) => {
                     let wants = std::mem::take(&mut asked.unasked);
@@ -252,9 +260,7 @@ impl GetReceiver {
         match effect {
             Effect::Delivery { delivery, .. } => self.delivered(net, at, delivery),
             Effect::Outcome { tag, outcome, .. } => self.not_brought(net, at, tag, outcome),
-            Effect::Answer { answer: Description::Object { layout: Some(layout), .. }, .. } => {
-                self.described(layout, net.instant());
-            }
+            Effect::Answer { answer: Description::Object { .. }, .. } => self.described(net.instant()),
             Effect::Ended { request, .. } if self.links[at].question == Some(request) => {
                 self.links[at].question = None;
                 // Whoever said nothing has had its turn.
@@ -264,17 +270,20 @@ impl GetReceiver {
         }
     }
 
-    fn described(&mut self, layout: Layout, now: Instant) {
-        if self.layout.replace(layout).is_some() {
-            return;
-        }
-        let mut ledger = Ledger::new(LedgerConfig::default(), now);
-        let group = Arc::new(Group::default());
-        for index in 0..layout.count() {
-            let place = ObjectOffset { object: KEY, offset: layout.range(index).start };
-            ledger.add(WantId::Piece { oid: self.root, layout, index }, place, &group, now);
-        }
-        self.ledger = Some(ledger);
+    /// The root is there, so its parts and its files can be asked for.
+    fn described(&mut self, now: Instant) {
+        let WantedObjects { oids, contents, .. } = &*self.wanted;
+        self.ledger.get_or_insert_with(|| {
+            let (mut ledger, group) = (Ledger::new(LedgerConfig::default(), now), Arc::default());
+            for (object, (&oid, content)) in (0..).zip(oids.iter().zip(contents)) {
+                let layout = Layout::of(content.len() as u64).unwrap();
+                for index in 0..layout.count() {
+                    let place = ObjectOffset { object, offset: layout.range(index).start };
+                    ledger.add(WantId::Piece { oid, layout, index }, place, &group, now);
+                }
+            }
+            ledger
+        });
     }
 
     fn delivered(&mut self, net: &Net, at: usize, delivery: Delivery) {
@@ -286,10 +295,11 @@ impl GetReceiver {
         };
         let ledger = self.ledger.as_mut().unwrap();
         if let Some(want) = ledger.delivered(delivery.tag).cloned() {
-            let begin = want.positions[0].offset as usize;
+            let ObjectOffset { object, offset } = want.positions[0];
+            let content = &self.wanted.contents[object as usize][offset as usize..];
             let bytes = delivery.payload.to_bytes(want.id.len());
-            assert!(bytes[..] == self.content[begin..begin + bytes.len()], "wrong bytes at {begin}");
-            ledger.done(want.tag, &want.positions, net.instant());
+            assert!(bytes[..] == content[..bytes.len()], "wrong bytes at {offset} of {object}");
+            self.arrived += ledger.done(want.tag, &want.positions, net.instant()).fresh;
         }
         awaited.call.one_ended();
     }
@@ -305,7 +315,8 @@ impl SimNode for GetReceiver {
             if asked.link.opened(net, connection)
                 && let Some(session) = asked.link.session()
             {
-                session.prove(&self.root, &SECRET.prove(&BINDING, &RECEIVER, &self.root));
+                let root = &self.wanted.oids[0];
+                session.prove(root, &SECRET.prove(&BINDING, &RECEIVER, root));
             }
         }
         self.settle(net);
@@ -332,51 +343,35 @@ impl SimNode for GetReceiver {
 
 impl Receiver for GetReceiver {
     fn arrived(&self) -> u64 {
-        let coverage = self.ledger.as_ref().map(Ledger::coverage);
-        let have = coverage.and_then(|coverage| coverage.have(KEY));
-        have.map_or(0, |have| have.iter().map(|range| range.end - range.start).sum())
+        self.arrived
     }
 
     fn size(&self) -> u64 {
-        self.content.len() as u64
+        self.wanted.size
     }
 
-    /// Each piece was looked at when it came.
-    fn assert_right(&self, what: &str) {
-        assert!(self.layout.is_some(), "{what}: nobody said what it is");
+    fn heard(&self) -> u64 {
+        self.links.iter().map(|asked| asked.link.heard()).sum()
     }
 }
 
-/// Checks that it takes no more than so many milliseconds longer.
-fn get_swept(blow: Blow, most: u64) {
-    let content = Arc::new(towpath_store::doubles::noise(7, SIZE));
-    let (service, root) = service(&content);
-    let nodes = |links| machines(CONDUCT, &service, GetReceiver::new(links, root, &content));
-    let longer = sweep(nodes, blow);
-    assert!(longer <= Duration::from_millis(most), "{blow:?}: {longer:?}");
+fn get_swept(name: &str, contents: Vec<Vec<u8>>, later: Duration, bytes: [u64; 5]) {
+    let (service, oids) = service(&contents);
+    let size = contents.iter().map(|content| content.len() as u64).sum();
+    let wanted = Arc::new(WantedObjects { oids, contents, size });
+    let nodes = |links| machines(CONDUCT, &service, GetReceiver::new(links, &wanted));
+    sweep(name, nodes, later, bytes);
 }
 
 #[test]
-fn a_get_outlives_a_cut_of_one_of_two_links_behind_any_message() {
-    get_swept(Blow::Cut, 300);
+fn a_get_bears_what_befalls_one_of_two_links_behind_any_message() {
+    let content = towpath_store::doubles::noise(7, SIZE);
+    get_swept("a get", vec![content], Duration::from_millis(300), [102, 106, 110, 110, 102]);
 }
 
 #[test]
-fn a_get_outlives_a_link_that_is_cut_behind_any_message_and_comes_back_soon() {
-    get_swept(Blow::CutFor(Duration::from_millis(700)), 300);
-}
-
-#[test]
-fn a_get_outlives_a_link_that_is_cut_behind_any_message_and_comes_back_late() {
-    get_swept(Blow::CutFor(Duration::from_secs(3)), 300);
-}
-
-#[test]
-fn a_link_that_only_delays_holds_no_get_up() {
-    get_swept(Blow::Delays(Duration::from_secs(2)), 300);
-}
-
-#[test]
-fn a_link_that_falls_to_a_tenth_holds_no_get_up() {
-    get_swept(Blow::Slows(800_000), 300);
+fn small_files_of_a_get_bear_what_befalls_one_of_two_links_behind_any_message() {
+    let file = |entry| entry_bytes(entry).to_vec();
+    let files = (0..FILES).map(file).collect();
+    get_swept("small files of a get", files, Duration::from_millis(50), [104; 5]);
 }

@@ -7,7 +7,7 @@
 //! | `sender` | the machine that has what is fetched, at one of its two addresses |
 //! | `sweep` | something befalls the second link after messages all over a transfer |
 //!
-//! Receivers stand beside what they try: `many::cuts` gets an object, `links::cuts` the small files of a copy.
+//! Receivers stand beside what they try: `many::cuts` gets an object or small files, `links::cuts` the small files of a copy.
 
 mod link;
 mod sender;
@@ -25,8 +25,8 @@ use towpath_simnet::Net;
 use towpath_transfer::SourceId;
 
 pub(crate) use self::link::SimLink;
-pub(crate) use self::sender::{Machine, Sender, entry_bytes, service};
-pub(crate) use self::sweep::{Blow, Receiver, sweep};
+pub(crate) use self::sender::{ENTRY, Machine, Sender, entry_bytes, service};
+pub(crate) use self::sweep::{Receiver, sweep};
 
 /// Binding of proofs: here there is no TLS session to take it from.
 pub(crate) const BINDING: [u8; 32] = [7; 32];

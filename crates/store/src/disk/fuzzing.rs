@@ -1,5 +1,5 @@
-//! Doors for the fuzz targets in `fuzz/`: files of a store that something damaged. Only there is the feature
-//! `fuzzing` on.
+//! Doors for the fuzz targets in `fuzz/`: files of a store that something damaged. Nothing else asks for the feature
+//! `fuzzing`.
 
 use std::fs::File;
 use std::path::Path;

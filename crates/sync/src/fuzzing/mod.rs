@@ -1,5 +1,5 @@
-//! Doors for the fuzz targets in `fuzz/`: messages of the other side of a copy, and what is made of them. Only there is
-//! the feature `fuzzing` on.
+//! Doors for the fuzz targets in `fuzz/`: messages of the other side of a copy, and what is made of them. Nothing else
+//! asks for the feature `fuzzing`.
 
 mod conversation;
 

@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets in `fuzz/`: entries as they lie in the index. Only there is the feature `fuzzing` on.
+//! Doors for the fuzz targets in `fuzz/`: entries as they lie in the index. Nothing else asks for the feature `fuzzing`.
 
 use towpath_content::chunking::ChunkHash;
 
