@@ -4,6 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use towpath_content::delta::exchange::{Base, Request};
 use towpath_content::ticket::{BoundSecret, Secret};
 use towpath_content::{NodeId, Oid};
 use towpath_protocol::answering::{Answer, Answering, Taken};
@@ -200,7 +201,7 @@ fn get(source: &mut Source<'_>, oid: &Oid) -> wire::Get {
             1 => want.chunk = Bytes::copy_from_slice(source.run()),
             2 => {
                 (want.offset, want.len) = (Some(source.number()), source.number() as u32);
-                want.basis = Some(Bytes::copy_from_slice(source.run()));
+                want.base = Bytes::copy_from_slice(source.run());
             }
             _ => (want.first, want.count) = (source.number(), source.number() as u32),
         }
@@ -219,6 +220,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let get = |written: Written, number: u64| {
         let written = written.number(4).number(number).number(3);
         let signature = seeds::content::delta_signatures().remove(0);
+        let signature = Request { base: Base::Signature(signature), is_guess: false, outlines: 2 }.to_bytes();
         let pieces = written.number(3).number(0).number(3).number(0).number(2);
         let span =
             |written: Written| written.number(3).number(0).number(2).number(100).number(2000).run(&signature);

@@ -207,7 +207,10 @@ pub fn delta_exchange(data: &[u8]) {
     if let Ok(message) = Request::from_bytes(data) {
         assert_eq!(message.to_bytes(), data);
         assert!(message.base.ahead() <= 16);
-        respond(message, data);
+        let file = seeds::content::target();
+        let by_steps = Responder::of_step(message.clone(), file.len() as u64);
+        let responder = Responder::new(message, &Oid::of(&file), file.len() as u64);
+        by_steps.into_iter().chain([responder]).for_each(|responder| respond(responder, &file, data));
     }
     if let Ok(message) = NextSignature::from_bytes(data) {
         assert_eq!(message.to_bytes(), data);
@@ -221,10 +224,8 @@ pub fn delta_exchange(data: &[u8]) {
     }
 }
 
-/// A responder whose requester sends this request, and the same bytes as each of its signatures.
-fn respond(request: Request, signature: &[u8]) {
-    let file = seeds::content::target();
-    let mut responder = Responder::new(request, &Oid::of(&file), file.len() as u64);
+/// A responder that has this file, and whose requester sends the same bytes as each of its signatures.
+fn respond(mut responder: Responder, file: &[u8], signature: &[u8]) {
     loop {
         assert!(responder.held() <= RESPONDER_HOLDS);
         match responder.poll() {
@@ -286,7 +287,12 @@ fn work(requester: &mut Requester, base: &[u8], made: &mut u64) -> bool {
                 let part = delta::patch::apply(patch, base, len as usize).ok();
                 requester.patched(part);
             }
-            RequesterAction::Send(_) => {}
+            RequesterAction::Send(NextSignature::Signed(signature)) => {
+                if let Some(request) = requester.ask_anew(signature) {
+                    assert_eq!(Request::from_bytes(&request.to_bytes()), Ok(request));
+                }
+            }
+            RequesterAction::Send(NextSignature::GivenUp) => {}
             RequesterAction::Write { bytes, came, .. } => {
                 assert!(came <= (MAX_OUTLINED_LEN + (18 << 20)) as u64);
                 *made += bytes.len() as u64;

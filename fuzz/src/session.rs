@@ -202,6 +202,12 @@ impl Side {
                 Effect::Answer { request, .. } | Effect::Ranges { request, .. } => {
                     assert!(self.open.get(&request).is_some_and(Option::is_none), "a question under way");
                 }
+                Effect::GoesOn { request, by } => {
+                    let wants =
+                        self.open.get_mut(&request).and_then(Option::as_mut).expect("a get under way");
+                    let wants = std::mem::take(wants);
+                    assert!(!wants.is_empty() && self.open.insert(by, Some(wants)).is_none());
+                }
                 Effect::Ended { request, .. } => {
                     let wants = self.open.remove(&request).expect("a request under way");
                     assert!(wants.is_none_or(|wants| wants.is_empty()));
@@ -230,7 +236,8 @@ impl Side {
 fn base() -> Arc<SignedBase> {
     let base = seeds::content::base();
     let signature = Signature::of(&base, 64, 1000).expect("a region in the limits").to_bytes();
-    Arc::new(SignedBase { bytes: base.into(), signature: signature.into() })
+    let request = Request { base: Base::Signature(signature), is_guess: false, outlines: 2 };
+    Arc::new(SignedBase { bytes: base.into(), request })
 }
 
 /// A data frame with a payload of zeros, as it is or packed.
@@ -289,10 +296,7 @@ fn message(source: &mut Source<'_>) -> Body {
         5 => Body::Have(wire::Have { request, bounds: vec![0, 1, want.into(), source.number()] }),
         6 => Body::Recipe(wire::Recipe { request, root: Some(bytes(source)), nodes: vec![bytes(source)] }),
         7 => Body::Samples(wire::Samples { request, first: want.into(), bytes: bytes(source) }),
-        8 => {
-            let packed = source.byte() & 1 > 0;
-            Body::Delta(wire::Delta { request, want, bytes: bytes(source), packed })
-        }
+        8 => Body::Delta(wire::Delta { request, want, bytes: bytes(source) }),
         9 => Body::Ping(wire::Ping { asks: request, answers: want }),
         10 => Body::Stated(wire::Stated { request, statement: bytes(source), signature: bytes(source) }),
         12 => Body::Contents(contents(request, want, source)),

@@ -34,6 +34,8 @@
 //! | [`queued`] | bytes that wait for peers, of all connections together |
 //! | [`backoff`] | how long to wait before the next attempt |
 //! | [`dialling`] | whether to dial now, use what stands, or wait: pure |
+//! | [`pace`] | a limit on bytes per second |
+//! | [`waiting`] | what is reported to whoever waits |
 //! | [`stall`] | whether a connection that stands has stalled: pure |
 //!
 //! After a crash or a dropped half nothing is left on this side; the peer sees a connection that
@@ -48,6 +50,7 @@ pub mod frame;
 pub mod identity;
 mod kernel;
 pub mod own_addresses;
+pub mod pace;
 pub mod path;
 pub mod pipe;
 mod protocol;
@@ -57,6 +60,7 @@ mod recv_buffer;
 pub mod stall;
 pub mod tcp;
 pub mod tls;
+pub mod waiting;
 
 pub use address_notices::AddressNotices;
 pub use backoff::Backoff;

@@ -185,6 +185,7 @@ impl Source for Mirror {
             trouble: state.trouble.clone(),
             is_encrypted: self.shared.place.is_encrypted(),
             proves: false,
+            makes_deltas: false,
             price: NETWORK_PRICE,
             sources: 1,
         }

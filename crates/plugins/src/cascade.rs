@@ -30,7 +30,8 @@ impl Source for Cascade {
         "cascade"
     }
 
-    /// One is asked after the other; the path is that of the last one, since the others are near.
+    /// One is asked after the other; the path is that of the last one, since the others are near, and so is the
+    /// word that it makes deltas.
     fn state(&self) -> SourceState {
         let mut all = SourceState { is_encrypted: true, ..SourceState::of_window(0) };
         for state in self.sources.iter().map(|source| source.state()) {
@@ -40,6 +41,7 @@ impl Source for Cascade {
                 trouble: all.trouble.or(state.trouble),
                 is_encrypted: all.is_encrypted && state.is_encrypted,
                 proves: all.proves && state.proves,
+                makes_deltas: state.makes_deltas,
                 price: all.price.max(state.price),
                 sources: all.sources.max(state.sources),
             };

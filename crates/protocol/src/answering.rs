@@ -481,7 +481,8 @@ fn check_get(get: &Get) -> Result<(), String> {
     if !get.wants.iter().all(is_possible) {
         return Err("asked for an impossible run of bytes".into());
     }
-    if get.wants.iter().filter(|want| want.basis.is_some()).count() > wire::MAX_BASES {
+    let bases = get.wants.iter().filter(|want| !want.base.is_empty()).count();
+    if bases > wire::MAX_BASES || get.base_bytes() > wire::MAX_BASES_LEN {
         return Err("asked for too many deltas at once".into());
     }
     if get.wants.len() > MAX_WANTS || pieces > MAX_PIECES as u64 {
@@ -492,11 +493,11 @@ fn check_get(get: &Get) -> Result<(), String> {
 
 /// True if a want may be of some object, if it is a run of bytes.
 fn is_possible(want: &WireWant) -> bool {
-    let Some(offset) = want.offset else { return want.len == 0 && want.basis.is_none() };
-    if want.basis.as_ref().is_some_and(|basis| basis.len() > wire::MAX_BASIS) {
+    let Some(offset) = want.offset else { return want.len == 0 && want.base.is_empty() };
+    let most = if want.base.is_empty() { wire::MAX_SPAN } else { wire::MAX_DELTA_SPAN };
+    if want.delta_request().is_none() != want.base.is_empty() {
         return false;
     }
-    let most = if want.basis.is_some() { wire::MAX_DELTA_SPAN } else { wire::MAX_SPAN };
     let is_alone = want.count == 0 && want.first == 0 && want.chunk.is_empty() && !want.oid.is_empty();
     let end = offset.checked_add(want.len.into());
     is_alone && (1..=most).contains(&want.len) && end.is_some_and(|end| end <= pieces::MAX_SIZE)

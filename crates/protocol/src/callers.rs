@@ -226,6 +226,11 @@ impl Callers {
                     Caller::Answers { .. } => return None,
                 });
             }
+            Effect::GoesOn { request, by } => {
+                let wants = self.wants(request)?;
+                self.waiting.insert(by, Caller::Wants(wants));
+                return None;
+            }
             Effect::Ended { request, result } => match self.waiting.remove(&request)? {
                 Caller::Wants(_) | Caller::Entries(_) => return None,
                 Caller::Answers { end, .. } => return Some(Act::End(end, result)),

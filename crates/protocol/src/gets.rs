@@ -1,5 +1,6 @@
 //! Answers a `Get`: index look-up, read, frame out, a piece or run of bytes a step.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::{Buf, Bytes};
@@ -48,10 +49,12 @@ pub struct GetAnswer {
     encoder: Option<Encoder>,
 }
 
-/// The rest of a piece that is to be sent, from the header's offset on.
-struct GetRest {
-    header: DataHeader,
-    bytes: Bytes,
+/// The rest of a piece or of a delta that is to be sent.
+enum GetRest {
+    /// A piece, from the header's offset on.
+    Data(DataHeader, Bytes),
+    /// Runs of a delta, of the want of this number.
+    Delta(u32, VecDeque<Bytes>),
 }
 
 /// Encodes what is sent.
@@ -217,7 +220,7 @@ impl GetAnswer {
         let header = self.header(serving, (index - run.all.start) as u32);
         match bytes {
             None => out(Outgoing::data(&DataHeader { zeros: true, ..header }, Bytes::new())),
-            Some(bytes) => self.send_part(serving.sending(), GetRest { header, bytes }, out),
+            Some(bytes) => self.send_part(serving.sending(), header, bytes, out),
         }
         Ok(())
     }
@@ -242,35 +245,51 @@ impl GetAnswer {
         Ok(())
     }
 
-    /// Sends more of a piece, unless nobody wants it any more.
+    /// Sends more of a piece or of a delta, unless nobody wants it any more.
     fn go_on(&mut self, sending: &mut Sending, rest: GetRest, out: &mut dyn FnMut(Outgoing)) {
-        let DataHeader { request, want, piece, .. } = rest.header;
-        match self.wanted.unwanted.contains((want, piece)) {
-            true => {
+        let request = self.request();
+        let (want, piece) = match &rest {
+            GetRest::Data(header, _) => (header.want, header.piece),
+            GetRest::Delta(want, _) => (*want, 0),
+        };
+        match rest {
+            _ if self.wanted.unwanted.contains((want, piece)) => {
                 let outcome = WireOutcome::cancelled(request, vec![want, piece]);
                 out(Outgoing::control(Body::Outcome(outcome)));
             }
-            false => self.send_part(sending, rest, out),
+            GetRest::Data(header, bytes) => self.send_part(sending, header, bytes, out),
+            GetRest::Delta(_, mut runs) => {
+                let run = runs.pop_front();
+                let message = |bytes| Body::Delta(wire::Delta { request, want, bytes });
+                run.into_iter().for_each(|run| out(Outgoing::control(message(run))));
+                self.rest = (!runs.is_empty()).then_some(GetRest::Delta(want, runs));
+            }
         }
     }
 
     /// Sends one frame of a piece, as large as the path lets; what is left waits for the next step, so
     /// that a cancellation is noticed between them. The buffer is handed on, not copied.
-    fn send_part(&mut self, sending: &mut Sending, mut rest: GetRest, out: &mut dyn FnMut(Outgoing)) {
-        let encoded = self.encoder.as_mut().and_then(|encoder| encoder.encode(sending, &rest.bytes));
+    fn send_part(
+        &mut self,
+        sending: &mut Sending,
+        mut header: DataHeader,
+        mut bytes: Bytes,
+        out: &mut dyn FnMut(Outgoing),
+    ) {
+        let encoded = self.encoder.as_mut().and_then(|encoder| encoder.encode(sending, &bytes));
         let (len, encoding, payload) = match encoded {
             Some((len, payload)) => {
-                rest.bytes.advance(len);
+                bytes.advance(len);
                 (len, self.encoder.as_ref().map_or(0, |encoder| encoder.agreed.number), payload)
             }
             None => {
-                let len = sending.next_len(rest.bytes.len());
-                (len, 0, rest.bytes.split_to(len))
+                let len = sending.next_len(bytes.len());
+                (len, 0, bytes.split_to(len))
             }
         };
-        out(Outgoing::data(&DataHeader { encoding, ..rest.header }, payload));
-        rest.header.offset += len as u32;
-        self.rest = Some(rest).filter(|rest| !rest.bytes.is_empty());
+        out(Outgoing::data(&DataHeader { encoding, ..header }, payload));
+        header.offset += len as u32;
+        self.rest = (!bytes.is_empty()).then_some(GetRest::Data(header, bytes));
     }
 
     /// A run of bytes goes as a piece does.
@@ -295,17 +314,13 @@ impl GetAnswer {
         }
         let header = self.header(serving, 0);
         let is_zero = are_zeros(&buffer);
-        let basis = want.basis.as_ref().filter(|_| !is_zero);
-        let delta = basis.and_then(|basis| serving.delta(basis, &buffer));
+        let base = want.delta_request().filter(|_| !is_zero);
+        let delta = base.map_or(Ok(None), |base| serving.delta(base, &buffer));
         let bytes = serving.buffers().lend(buffer, 0);
-        if let Some((bytes, packed)) = delta {
-            let (request, want) = (self.request(), self.want);
-            out(Outgoing::control(Body::Delta(wire::Delta { request, want, bytes, packed })));
-            return Ok(());
-        }
-        match is_zero {
-            true => out(Outgoing::data(&DataHeader { zeros: true, ..header }, Bytes::new())),
-            false => self.send_part(serving.sending(), GetRest { header, bytes }, out),
+        match delta? {
+            Some(runs) => self.go_on(serving.sending(), GetRest::Delta(self.want, runs), out),
+            None if is_zero => out(Outgoing::data(&DataHeader { zeros: true, ..header }, Bytes::new())),
+            None => self.send_part(serving.sending(), header, bytes, out),
         }
         Ok(())
     }
@@ -327,8 +342,8 @@ impl GetAnswer {
         let object = Object { oid: &oid, name: b"", size: Some(bytes.len() as u64), metadata: &metadata };
         serving.processors().admit(&object)?;
         serving.processors().inspect(&object, 0, &bytes)?;
-        let rest = GetRest { header: self.header(serving, 0), bytes: bytes.into() };
-        self.send_part(serving.sending(), rest, out);
+        let header = self.header(serving, 0);
+        self.send_part(serving.sending(), header, bytes.into(), out);
         Ok(())
     }
 }

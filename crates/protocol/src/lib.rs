@@ -16,7 +16,7 @@
 //!
 //! | module | story |
 //! |---|---|
-//! | [`wire`], [`counting`], [`packing`], [`pack_backoff`] | of the crate `towpath-protocol-messages`: messages and data headers, their bytes |
+//! | [`wire`], [`counting`], [`packing`], [`pack_backoff`], [`steps`] | of the crate `towpath-protocol-messages`: messages and data headers, their bytes; runs of bytes as deltas |
 //! | [`incoming`], [`outgoing`] | frames on their way in and out |
 //! | [`session`] | a connection as a state machine: hellos, the asking half, silence: pure |
 //! | [`requests`] | one `Get` under way: which data frame belongs to which want: pure |
@@ -45,10 +45,8 @@
 //! | `window` | how much of the control stream, and of contents, is under way |
 //! | `delivery` | how fast, and how late, the peer takes these: pure |
 //! | `buffers` | the memory that pieces are read into |
-//! | `deltas` | runs of bytes as deltas of what the asking side has |
 //! | [`processor`], [`processors`], [`compression`], [`rules`] | of the crate `towpath-processors`: what every chunk passes |
-//! | [`pace`] | a limit on bytes per second |
-//! | [`waiting`] | what is reported to whoever waits |
+//! | [`pace`], [`waiting`] | of the crate `towpath-link`: a limit on bytes per second; what is reported to whoever waits |
 //!
 //! A connection is dropped for anything the protocol does not allow, with a `Goodbye` that says
 //! why; the other connections of the service do not notice.
@@ -62,7 +60,6 @@ pub mod callers;
 pub mod control;
 pub mod conversation;
 mod delivery;
-mod deltas;
 mod entry_caller;
 mod entry_way;
 pub mod gets;
@@ -72,7 +69,6 @@ pub mod introductions;
 pub mod liveness;
 pub mod offer;
 pub mod outgoing;
-pub mod pace;
 pub mod peer;
 mod peer_use;
 mod reader;
@@ -91,7 +87,6 @@ pub mod threads;
 mod turns;
 mod unwanted;
 mod urgent;
-pub mod waiting;
 mod window;
 mod writer;
 
@@ -107,10 +102,11 @@ pub use served::{Served, ServedFetch};
 pub use service::{Issuer, Service};
 pub use shared::Traffic;
 pub use towpath_link::stall::{Arrived, QUIET, Stall};
+pub use towpath_link::{pace, waiting};
 pub use towpath_processors::compression::WISH as COMPRESS;
 pub use towpath_processors::{compression, processor, processors, rules};
 pub use towpath_protocol_messages as wire;
-pub use towpath_protocol_messages::{counting, pack_backoff, packing};
+pub use towpath_protocol_messages::{counting, pack_backoff, packing, steps};
 
 /// The last word of a receiver that has all that it came for.
 pub const HAS_ALL: &str = "has all of it";

@@ -239,7 +239,7 @@ impl Peer {
         self.greeted().await && self.shared.with(|session| session.greeting().has_recipes)
     }
 
-    /// True if wants may have a basis, as the peer's hello said; false before it has come.
+    /// True if runs of bytes may have a base, as the peer's hello said; false before it has come.
     pub fn has_deltas(&self) -> bool {
         self.shared.with(|session| session.greeting().has_deltas)
     }

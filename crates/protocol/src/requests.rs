@@ -13,13 +13,13 @@ use thiserror::Error;
 use towpath_content::Oid;
 use towpath_content::chunking::ChunkHash;
 use towpath_transfer::want::{Delivery, Payload, Proof};
-use towpath_transfer::{Origin, Outcome, SourceId, Tag, Want, WantId};
+use towpath_transfer::{Origin, Outcome, SignedBase, SourceId, Tag, Want, WantId};
 
 pub use self::giving_up::ToCancel;
-use super::deltas;
+use super::steps::{ComingStep, StepError, StepTaken};
 use super::wire::{
-    self, DataHeader, Get, MAX_BASES, MAX_BASIS, MAX_DELTA_SPAN, MAX_PAYLOAD, ProofOf, WireOutcome, WireWant,
-    oid_field,
+    self, DataHeader, Get, MAX_BASES, MAX_BASES_LEN, MAX_DELTA_SPAN, MAX_PAYLOAD, MAX_WANTS, ProofOf,
+    WireOutcome, WireWant, oid_field,
 };
 
 /// Wants to be asked for, put together before a session gives the request its number.
@@ -30,15 +30,65 @@ pub struct GetRequest {
     /// Number of who asks among the uses of the connection: tags are unique for each of these.
     pub(super) user: u64,
     pub(super) message: Get,
+    /// Number of the request whose next steps these are, if they are.
+    pub(super) first: Option<u32>,
 }
 
 impl GetRequest {
     /// Asks for `wants` by the right to `root`. `by_bytes` tells whether the peer takes wants that are
     /// runs of bytes: then chunks are asked for where they lie.
     pub fn new(root: &Oid, wants: Vec<Want>, by_bytes: bool) -> Self {
-        let runs = runs(wants, by_bytes);
+        Self::of_runs(oid_field(root), runs(wants, by_bytes), by_bytes)
+    }
+
+    fn of_runs(root: Bytes, runs: Vec<WantRun>, by_bytes: bool) -> Self {
         let wants = runs.iter().map(|run| run.wire.clone()).collect();
-        Self { message: Get { root: oid_field(root), wants, ..Get::default() }, runs, by_bytes, user: 0 }
+        let message = Get { root, wants, ..Get::default() };
+        Self { message, runs, by_bytes, user: 0, first: None }
+    }
+
+    /// The same as so many requests as take all wants with their bases.
+    pub fn all(root: &Oid, wants: Vec<Want>, by_bytes: bool) -> Vec<Self> {
+        let (mut parts, mut room) = (Vec::<Vec<Want>>::new(), BaseRoom::default());
+        for want in wants {
+            let fits = room.take_of(&want);
+            match parts.last_mut().filter(|last| fits && last.len() < MAX_WANTS) {
+                Some(last) => last.push(want),
+                None => {
+                    room = BaseRoom::default();
+                    room.take_of(&want);
+                    parts.push(vec![want]);
+                }
+            }
+        }
+        parts.into_iter().map(|wants| Self::new(root, wants, by_bytes)).collect()
+    }
+}
+
+/// Room for bases in a request.
+#[derive(Default)]
+struct BaseRoom {
+    bases: usize,
+    bytes: usize,
+    before: Option<Arc<SignedBase>>,
+}
+
+impl BaseRoom {
+    /// Takes room for the base of a want. Those that follow each other with one base are one run.
+    fn take_of(&mut self, want: &Want) -> bool {
+        let is_same = |base: &&Arc<SignedBase>| self.before.as_ref().is_some_and(|it| Arc::ptr_eq(it, base));
+        let base = want.base.as_ref().filter(|base| !is_same(base));
+        let bytes = base.map_or(0, |base| base.request.to_bytes().len());
+        self.before.clone_from(&want.base);
+        self.take(bytes)
+    }
+
+    /// Takes room for a base of so many bytes; false if there is none.
+    const fn take(&mut self, bytes: usize) -> bool {
+        let fits = bytes == 0 || self.bases < MAX_BASES && self.bytes + bytes <= MAX_BASES_LEN;
+        self.bases += (fits && bytes > 0) as usize;
+        self.bytes += if fits { bytes } else { 0 };
+        fits
     }
 }
 
@@ -51,9 +101,12 @@ pub enum Violation {
     /// The parts of a piece did not come in order, or make up too much.
     #[error("sent a piece in the wrong order")]
     OutOfOrder,
-    /// A delta that is longer than may be.
+    /// A step of a delta that is longer than the run of bytes.
     #[error("sent a delta that is too long")]
     TooLong,
+    /// What is no run of a delta, or not one that is due.
+    #[error("sent what is no delta of what it was asked for")]
+    NoDelta,
     /// More contents and runs of entries than the window allows.
     #[error("sent more contents than their window allows")]
     OverWindow,
@@ -66,6 +119,8 @@ pub struct WantRun {
     pub wire: WireWant,
     /// One per piece of the run.
     pub wants: Vec<Want>,
+    /// Bytes that came as steps before this one.
+    pub came: u64,
 }
 
 impl WantRun {
@@ -81,7 +136,7 @@ impl WantRun {
 
 /// Joins wants for consecutive pieces of one object, and for consecutive chunks with one base.
 pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<WantRun> {
-    let (mut runs, mut bases) = (Vec::<WantRun>::new(), 0);
+    let (mut runs, mut room) = (Vec::<WantRun>::new(), BaseRoom::default());
     for want in wants {
         let mut wire = wire_want(&want, by_bytes);
         match runs.last_mut() {
@@ -94,9 +149,8 @@ pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<WantRun> {
                 last.wants.push(want);
             }
             _ => {
-                wire.basis = wire.offset.and_then(|_| base_field(&want, bases));
-                bases += usize::from(wire.basis.is_some());
-                runs.push(WantRun { wire, wants: vec![want] });
+                wire.base = wire.offset.and_then(|_| base_field(&want, &mut room)).unwrap_or_default();
+                runs.push(WantRun { wire, wants: vec![want], came: 0 });
             }
         }
     }
@@ -104,11 +158,11 @@ pub fn runs(wants: Vec<Want>, by_bytes: bool) -> Vec<WantRun> {
 }
 
 /// The request's field for a want's base, if the request has room for it. A base resembles all that is wanted, not a part.
-fn base_field(want: &Want, bases: usize) -> Option<Bytes> {
-    let base = want.base.as_ref().filter(|_| want.part.is_none());
-    let signature = base.map(|base| base.signature.clone());
-    signature
-        .filter(|it| it.len() <= MAX_BASIS && want.id.len() <= MAX_DELTA_SPAN.into() && bases < MAX_BASES)
+fn base_field(want: &Want, room: &mut BaseRoom) -> Option<Bytes> {
+    let base =
+        want.base.as_ref().filter(|_| want.part.is_none() && want.id.len() <= MAX_DELTA_SPAN.into())?;
+    let request = base.request.to_bytes();
+    room.take(request.len()).then(|| request.into())
 }
 
 fn wire_want(want: &Want, by_bytes: bool) -> WireWant {
@@ -155,7 +209,7 @@ fn shares_base(last: &WantRun, want: &Want, wire: &WireWant) -> bool {
     let is_same = ours.zip(want.base.as_ref()).is_some_and(|(ours, theirs)| Arc::ptr_eq(ours, theirs));
     let end = last.wire.offset.and_then(|offset| offset.checked_add(last.wire.len.into()));
     is_same
-        && last.wire.basis.is_some()
+        && !last.wire.base.is_empty()
         && last.wire.oid == wire.oid
         && wire.offset.is_some()
         && end == wire.offset
@@ -175,7 +229,24 @@ enum WantState {
     Open,
     /// Nobody needs it any more. It ends by its bytes, if these are on their way, or as cancelled.
     GivenUp,
+    /// A step came, and the next one is to be requested.
+    NextStep,
     Ended,
+}
+
+impl WantState {
+    /// A step came of it. What nobody needs any more is not asked for again.
+    fn goes_on(&mut self) {
+        if *self == Self::Open {
+            *self = Self::NextStep;
+        }
+    }
+}
+
+impl From<StepError> for Violation {
+    fn from(error: StepError) -> Self {
+        if error == StepError::TooLong { Self::TooLong } else { Self::NoDelta }
+    }
 }
 
 /// A `Get` under way.
@@ -187,6 +258,11 @@ pub struct GetUnderWay {
     states: Vec<Vec<WantState>>,
     proofs: HashMap<u32, Arc<Proof>>,
     half: Option<Half>,
+    /// The want of which a step comes.
+    step: Option<(u32, ComingStep)>,
+    root: Bytes,
+    /// As of [`GetRequest`].
+    pub(super) first: Option<u32>,
     /// All of it was given up.
     cancelled: bool,
     source: SourceId,
@@ -198,9 +274,28 @@ pub struct GetUnderWay {
 impl GetUnderWay {
     /// A request sent to `source` at `requested_at`; `by_bytes` as for [`GetRequest::new`].
     pub fn new(runs: Vec<WantRun>, by_bytes: bool, source: SourceId, requested_at: Instant) -> Self {
-        let (proofs, half, cancelled) = (HashMap::new(), None, false);
         let states = giving_up::all_open(&runs);
-        Self { runs, by_bytes, states, proofs, half, cancelled, source, requested_at, user: 0 }
+        Self {
+            runs,
+            by_bytes,
+            states,
+            proofs: HashMap::new(),
+            half: None,
+            step: None,
+            root: Bytes::new(),
+            first: None,
+            cancelled: false,
+            source,
+            requested_at,
+            user: 0,
+        }
+    }
+
+    /// The same by `request`; and its message, but for its number.
+    pub(super) fn of(request: GetRequest, source: SourceId, requested_at: Instant) -> (Self, Get) {
+        let GetRequest { runs, by_bytes, user, message, first } = request;
+        let root = message.root.clone();
+        (Self { user, first, root, ..Self::new(runs, by_bytes, source, requested_at) }, message)
     }
 
     /// Takes the proof that precedes a run's data.
@@ -234,8 +329,8 @@ impl GetUnderWay {
         Ok(self.deliver(now, header.want, wants, bytes, 0))
     }
 
-    /// Takes a run of bytes as a delta of its base. If it does not make what was asked for, that is to
-    /// be asked for again without a base: `end` is called with that.
+    /// Takes the next run of a delta of a want's base; its steps come one after the other. If one does not make what was asked for, that
+    /// is to be asked for again without a base: `end` is called with that.
     pub fn delta(
         &mut self,
         now: Instant,
@@ -243,19 +338,55 @@ impl GetUnderWay {
         mut end: impl FnMut(Tag, Outcome),
     ) -> Result<Vec<Delivery>, Violation> {
         let (wants, len) = self.awaited(message.want, 0)?;
-        let run = &self.runs[message.want as usize];
-        let base = run.wants.first().and_then(|want| want.base.as_ref());
-        let base = base.filter(|_| run.wire.basis.is_some()).ok_or(Violation::Unasked)?;
-        if message.bytes.len() > wire::MAX_DELTA {
-            return Err(Violation::TooLong);
+        let mut step = self.coming_step(message.want, len)?;
+        let (number, taken) = (message.want as usize, step.recv(&message.bytes)?);
+        let run = &mut self.runs[number];
+        match taken {
+            StepTaken::More => self.step = Some((message.want, step)),
+            StepTaken::Made(bytes) if are_wanted(&run.wants, &bytes) => {
+                let saved = len.saturating_sub(run.came + step.came());
+                return Ok(self.deliver(now, message.want, wants, Some(bytes), saved));
+            }
+            StepTaken::Outlined(base) if base.len() <= MAX_BASES_LEN => {
+                (run.wire.base, run.came) = (base, run.came + step.came());
+                self.states[number][wants].iter_mut().for_each(WantState::goes_on);
+            }
+            StepTaken::Made(_) | StepTaken::Outlined(_) | StepTaken::Useless => {
+                self.end_run(number, &Outcome::RetryLater(Duration::ZERO), &mut end);
+            }
         }
-        let made = deltas::apply(message, &base.bytes, len as usize);
-        let Some(bytes) = made.filter(|bytes| are_wanted(&run.wants, bytes)) else {
-            self.end_run(message.want as usize, &Outcome::RetryLater(Duration::ZERO), &mut end);
-            return Ok(Vec::new());
-        };
-        let saved = len.saturating_sub(message.bytes.len() as u64);
-        Ok(self.deliver(now, message.want, wants, Some(bytes), saved))
+        Ok(Vec::new())
+    }
+
+    /// The step of a want of `len` bytes that comes, or begins.
+    fn coming_step(&mut self, number: u32, len: u64) -> Result<ComingStep, Violation> {
+        match self.step.take() {
+            Some((want, step)) if want == number => return Ok(step),
+            Some(_) => return Err(Violation::OutOfOrder),
+            None => {}
+        }
+        let run = &self.runs[number as usize];
+        let base = run.wants.first().and_then(|want| want.base.as_ref()).ok_or(Violation::Unasked)?;
+        ComingStep::new(&run.wire.base, &base.bytes, len).ok_or(Violation::Unasked)
+    }
+
+    /// The request for the next steps of what came in part, if the peer is done with the rest. `number` is that of this one.
+    pub fn next_steps(&mut self, number: u32) -> Option<GetRequest> {
+        if self.cancelled {
+            return None;
+        }
+        let (mut runs, states) = (Vec::new(), &mut self.states);
+        for (run, states) in self.runs.iter_mut().zip(states) {
+            if states.contains(&WantState::NextStep) {
+                states.fill(WantState::Ended);
+                let (wire, came) = (run.wire.clone(), run.came);
+                runs.push(WantRun { wire, wants: std::mem::take(&mut run.wants), came });
+            }
+        }
+        let first = Some(self.first.unwrap_or(number));
+        let request = GetRequest::of_runs(self.root.clone(), runs, self.by_bytes);
+        let request = GetRequest { user: self.user, first, ..request };
+        (!request.runs.is_empty()).then_some(request)
     }
 
     /// The wants whose bytes come as this piece, none of which has ended, and how many bytes these are.
@@ -263,7 +394,8 @@ impl GetUnderWay {
         let run = self.runs.get(want as usize).ok_or(Violation::Unasked)?;
         let (wants, len) = run.part(piece).ok_or(Violation::Unasked)?;
         let states = &self.states[want as usize][wants.clone()];
-        if states.contains(&WantState::Ended) { Err(Violation::Unasked) } else { Ok((wants, len)) }
+        let has_ended = |state: &WantState| matches!(state, WantState::Ended | WantState::NextStep);
+        if states.iter().any(has_ended) { Err(Violation::Unasked) } else { Ok((wants, len)) }
     }
 
     /// Hands the bytes of some wants of a run on, each its own; `None` is zeros.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Semaphore;
+use towpath_content::delta::exchange::Request;
 use towpath_content::lock::lock;
 use towpath_content::pieces::Layout;
 use towpath_content::ticket::BoundSecret;
@@ -21,11 +22,11 @@ use towpath_transfer::{Metadata, Outcome};
 
 use super::access::{Decision, Facts, GivenSecret, Holding, TicketEnd, decide};
 use super::buffers::Buffers;
-use super::deltas;
 use super::introducing::Introducer;
 use super::offer::Offer;
 use super::sending::Sending;
 use super::served::Served;
+use super::steps;
 use super::threads::AnswerThreads;
 use super::turns::NodeTurns;
 use crate::processor::Object;
@@ -44,6 +45,8 @@ const RECIPES: usize = 8;
 const DELTAS: usize = 4;
 /// Delay before asking again for a recipe while too many are being made.
 pub(super) const RECIPE_WAIT: Duration = Duration::from_secs(1);
+/// Delay before a delta may be requested again while too many others are made.
+const BUSY_WAIT: Duration = Duration::from_millis(200);
 /// Time until a holder is asked again that does not know yet what a live root became.
 pub(super) const NOT_BOUND_WAIT: Duration = Duration::from_millis(200);
 /// Bindings of roots kept by whoever answers: more roots than can be proved on a connection.
@@ -308,11 +311,15 @@ impl Serving {
         self.service.recipe(oid)
     }
 
-    /// `target` as a delta of the basis that was signed so, and whether it is packed, unless it is better
-    /// sent as it is.
-    pub(super) fn delta(&self, signature: &[u8], target: &[u8]) -> Option<(Bytes, bool)> {
-        let _permit = self.service.deltas.try_acquire().ok()?;
-        deltas::make(signature, target)
+    /// The next step of a delta that makes `target`, as runs. None: it is better sent as it is.
+    pub(super) fn delta(&self, request: Request, target: &[u8]) -> Result<Option<VecDeque<Bytes>>, Outcome> {
+        let is_guess = request.is_guess;
+        let made = self.service.deltas.try_acquire().map(|_permit| steps::make(request, target));
+        match made {
+            Ok(None) if is_guess => Err(Outcome::NotHere),
+            Err(_) if is_guess => Err(Outcome::RetryLater(BUSY_WAIT)),
+            made => Ok(made.unwrap_or_default()),
+        }
     }
 
     pub(super) fn processors(&self) -> &Processors {

@@ -227,6 +227,7 @@ impl Session {
     /// Nobody waits for a request any more. If it has not ended, the peer gets a cancellation, and its wants end
     /// as "retry later".
     pub fn give_up(&mut self, request: u32) {
+        let request = self.gets.current(request);
         let is_told = match self.gets.is_cancelled(request) {
             None if !self.questions.contains(request) && !self.entries.contains(request) => return,
             is_cancelled => is_cancelled.unwrap_or(false),
@@ -398,14 +399,7 @@ impl Session {
                     gets.outcome(&outcome, outbox).map_err(text)?;
                 }
             }
-            Body::Done(done) => {
-                outbox.was_put(done.request).map_err(text)?;
-                outbox.done(done.request);
-                gets.done(done.request, outbox);
-                entries.finish(done.request, outbox);
-                questions.finish(done.request, Ok(()), outbox);
-                outbox.fill();
-            }
+            Body::Done(done) => return answered(self, now, done.request).map_err(text),
             Body::Withdrawn(withdrawn) => {
                 self.withdrawals += 1;
                 match self.withdrawals <= wire::MAX_WITHDRAWALS {
@@ -451,6 +445,24 @@ impl Session {
         self.outbox.push(greeted);
         Ok(())
     }
+}
+
+/// The peer is done with a request. The next steps of what came in part are requested, for whoever asked.
+fn answered(session: &mut Session, now: Instant, request: u32) -> Result<(), Violation> {
+    session.outbox.was_put(request)?;
+    session.outbox.done(request);
+    if let Some(next) = session.gets.next_steps(request) {
+        session.put(|session, by| {
+            session.outbox.push(Effect::GoesOn { request, by });
+            let urgency = session.config.priority.into();
+            Body::Get(wire::Get { urgency, ..session.gets.begin(now, by, next) })
+        });
+    }
+    session.gets.done(request, &mut session.outbox);
+    session.entries.finish(request, &mut session.outbox);
+    session.questions.finish(request, Ok(()), &mut session.outbox);
+    session.outbox.fill();
+    Ok(())
 }
 
 /// The same peer by a link.

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use prost::Message;
 use towpath_content::Oid;
-use towpath_content::delta::exchange::{Base, DeltaRun, NextSignature, Reply, Request};
+use towpath_content::delta::exchange::{Base, DeltaRun, DeltaStep, NextSignature, Reply, Request, StepOf};
 use towpath_content::node_id::hex;
 use towpath_content::ticket::Secret;
 use towpath_content::tree::Time;
@@ -100,8 +100,16 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         wire::WireWant { oid: oid.clone(), block: Some(3), first: 4, count: 5, ..wire::WireWant::default() };
     let span =
         wire::WireWant { oid: oid.clone(), offset: Some(70_000), len: 100, ..wire::WireWant::default() };
-    let similar = wire::WireWant { basis: Some(Bytes::from_static(&[0x88; 9])), ..span.clone() };
-    let delta = wire::Delta { request: 4, want: 0, bytes: Bytes::from_static(&[0x99; 7]), packed: false };
+    let based = |base| wire::WireWant {
+        base: Request { base, is_guess: true, outlines: 2 }.to_bytes().into(),
+        ..span.clone()
+    };
+    let similar = based(Base::Signature(vec![0x88; 9]));
+    let (outlines, signature) = (vec![vec![0xaa; 3]], vec![0x88; 9]);
+    let outlined = based(Base::Outlined { base_len: 200, outlines, signature });
+    let delta =
+        |run: DeltaRun<'_>| Body::Delta(wire::Delta { request: 4, want: 0, bytes: run.to_bytes().into() });
+    let (next, bytes) = (StepOf::NextPart { wants_signature: false }, &[0x99; 7][..]);
     let chunk =
         wire::WireWant { count: 1, chunk: Bytes::from_static(&[0x44; 32]), ..wire::WireWant::default() };
     let recipe = wire::Describe {
@@ -166,11 +174,20 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
             }),
         ),
         (
-            "get bytes 70000 to 70099 of an object, which may resemble what was signed so",
+            "get bytes 70000 to 70099 of an object, as a delta of what was signed so, or not at all",
             Body::Get(wire::Get {
                 request: 4,
                 root: root.clone(),
                 wants: vec![similar],
+                ..wire::Get::default()
+            }),
+        ),
+        (
+            "get the same, of which an outline came: the next step of the delta",
+            Body::Get(wire::Get {
+                request: 4,
+                root: root.clone(),
+                wants: vec![outlined],
                 ..wire::Get::default()
             }),
         ),
@@ -186,8 +203,15 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("describe with samples", Body::Describe(sampled)),
         ("samples of pieces from 32 on", Body::Samples(samples)),
-        ("delta: want 0", Body::Delta(delta.clone())),
-        ("delta: the same, one zstd frame", Body::Delta(wire::Delta { packed: true, ..delta })),
+        ("delta: want 0, more follow", delta(DeltaRun::More(bytes))),
+        (
+            "delta: the last of it, one zstd frame",
+            delta(DeltaRun::Last(DeltaStep::Delta { of: next, is_packed: true }, bytes)),
+        ),
+        (
+            "delta: an outline, which one more may follow",
+            delta(DeltaRun::Last(DeltaStep::Outline { of: next, further: 1 }, bytes)),
+        ),
         (
             "outcome: want 0 changed at its source",
             Body::Outcome(wire::WireOutcome::new(2, Some(0), &Outcome::SourceChanged)),

@@ -8,6 +8,7 @@ mod meaning;
 pub mod pack_backoff;
 pub mod packing;
 mod pieces;
+pub mod steps;
 mod words;
 
 use bytes::Bytes;
@@ -36,7 +37,7 @@ pub const CAPABILITIES: [&str; 9] =
 pub const PARTS: &str = "parts";
 /// The capability of [`Recipe`] and of wants by a run of bytes.
 pub const RECIPES: &str = "recipes";
-/// The capability of wants with a basis and of [`Delta`].
+/// The capability of runs of bytes with a base and of [`Delta`].
 pub const DELTAS: &str = "deltas";
 /// The capability of [`Samples`].
 pub const SAMPLES: &str = "samples";
@@ -62,14 +63,12 @@ pub const MAX_HOLDERS: usize = 16 * MAX_ROOTS;
 pub const MAX_MESSAGE: usize = 256 << 10;
 /// Most bytes of samples in a [`Samples`].
 pub const MAX_SAMPLES: usize = 64 << 10;
-/// Most bytes of a want's basis.
-pub const MAX_BASIS: usize = 16 << 10;
-/// Most bytes of a want that has a basis: it is held in memory on both sides.
-pub const MAX_DELTA_SPAN: u32 = 1 << 20;
-/// Most wants with a basis in a [`Get`].
+/// Most bytes of a run of bytes that has a base: it is held in memory on both sides.
+pub const MAX_DELTA_SPAN: u32 = 4 << 20;
+/// Most runs of bytes with a base in a [`Get`].
 pub const MAX_BASES: usize = 64;
-/// Most bytes of a [`Delta`] as it is sent.
-pub const MAX_DELTA: usize = 256 << 10;
+/// Most bytes of the bases in a [`Get`], of entries or of runs of bytes.
+pub const MAX_BASES_LEN: usize = 256 << 10;
 /// Most bytes of the root and the nodes in a [`Recipe`].
 pub const MAX_RECIPE_PART: usize = 64 << 10;
 /// Most bytes of a want that is a run of bytes.
@@ -86,8 +85,6 @@ pub const MAX_WANTS: usize = 1024;
 pub const MAX_PIECES: usize = 4096;
 /// Most wants in a [`Get`] that asks for entries, and contents in a [`Contents`].
 pub const MAX_ENTRIES: usize = 256;
-/// Most bytes of the bases in a [`Get`] that asks for entries.
-pub const MAX_ENTRY_BASES: usize = 256 << 10;
 /// Most bytes of a [`ContentList`], packed or not.
 pub const MAX_CONTENTS: usize = 256 << 10;
 /// Most pieces that one [`ProofOf`] is of.
@@ -326,7 +323,7 @@ pub struct Samples {
     pub bytes: Bytes,
 }
 
-/// A run of bytes, as a delta of the want's basis.
+/// The next run of a delta of a want's base.
 #[derive(Clone, PartialEq, Message)]
 pub struct Delta {
     /// Request number.
@@ -335,12 +332,9 @@ pub struct Delta {
     /// Index of the want.
     #[prost(uint32, tag = "2")]
     pub want: u32,
-    /// See `docs/formats/delta.md`.
+    /// `exchange::DeltaRun::to_bytes`.
     #[prost(bytes = "bytes", tag = "3")]
     pub bytes: Bytes,
-    /// `bytes` are one zstd frame of it.
-    #[prost(bool, tag = "4")]
-    pub packed: bool,
 }
 
 /// Bytes of the object that can be had, beside those told before.
@@ -378,13 +372,11 @@ pub struct WireWant {
     /// Number of bytes.
     #[prost(uint32, tag = "7")]
     pub len: u32,
-    /// Signature of what the asking side has that may resemble this run of bytes.
-    #[prost(bytes = "bytes", optional, tag = "8")]
-    pub basis: Option<Bytes>,
     /// Number of an entry that the other side offers; all fields above are empty then.
     #[prost(uint64, optional, tag = "9")]
     pub entry: Option<u64>,
-    /// `exchange::Request::to_bytes`: what the asking side has of the entry; empty if it has nothing.
+    /// `exchange::Request::to_bytes`: what the asking side has of the entry, or that may resemble the run of bytes; empty if it has
+    /// nothing.
     #[prost(bytes = "bytes", tag = "10")]
     pub base: Bytes,
     /// The entry is compared: it must be named by its content, and does not come with its name.

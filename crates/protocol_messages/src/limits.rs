@@ -10,7 +10,7 @@ use towpath_transfer::metadata::{MAX_KEY, MAX_KEYS, MAX_VALUE};
 
 use super::MAX_MESSAGE;
 use super::{
-    MAX_BESIDE, MAX_CONTENTS, MAX_DELTA, MAX_ENCODINGS, MAX_ENTRIES, MAX_PIECES, MAX_PROOF_RUN, MAX_RANGES,
+    MAX_BESIDE, MAX_CONTENTS, MAX_ENCODINGS, MAX_ENTRIES, MAX_PIECES, MAX_PROOF_RUN, MAX_RANGES,
     MAX_RECIPE_PART, MAX_SAMPLES, MAX_TICKET, MAX_WANTS, MAX_WORDS,
 };
 use crate::counting::{Top, has_at_most, top};
@@ -76,10 +76,9 @@ const fn limit(number: u32) -> MessageLimit {
         GOODBYE => (MAX_WORDS, &[]),
         15 => (MAX_MESSAGE, &[]),
         18 => (2 * MAX_RECIPE_PART, &[(&[3], MAX_RECIPE_PART / LEAST_NODE)]),
-        19 => (MAX_DELTA, &[]),
         20 => (MAX_SAMPLES, &[]),
         CONTENTS => (MAX_CONTENTS, &[(&[2, 1], MAX_ENTRIES)]),
-        22 => (MAX_RUN_LEN, &[]),
+        19 | 22 => (MAX_RUN_LEN, &[]),
         23 => (MAX_SIGNATURE_LEN, &[]),
         29 => (MAX_TICKET, &[]),
         _ => (0, &[]),
@@ -144,7 +143,10 @@ mod tests {
             Body::Get(Get { wants: vec![WireWant::default(); MAX_WANTS], ..Get::default() }),
             Body::Get(Get {
                 wants: vec![
-                    WireWant { basis: Some(vec![1; MAX_BASIS].into()), ..WireWant::default() };
+                    WireWant {
+                        base: vec![1; MAX_BASES_LEN / MAX_BASES].into(),
+                        ..WireWant::default()
+                    };
                     MAX_BASES
                 ],
                 ..Get::default()
@@ -155,7 +157,7 @@ mod tests {
             Body::ControlData(ControlData { message: vec![1; MAX_MESSAGE].into() }),
             Body::Recipe(Recipe { nodes: vec![vec![1; 36].into(); 1800], ..Recipe::default() }),
             Body::Recipe(Recipe { nodes: vec![vec![1; MAX_RECIPE_PART].into()], ..Recipe::default() }),
-            Body::Delta(Delta { bytes: vec![1; MAX_DELTA].into(), ..Delta::default() }),
+            Body::Delta(Delta { bytes: vec![1; MAX_RUN_LEN + 4].into(), ..Delta::default() }),
             Body::Samples(Samples { bytes: vec![1; MAX_SAMPLES].into(), ..Samples::default() }),
             Body::Get(Get { wants: based, ..Get::default() }),
             listed(vec![content(1000); MAX_ENTRIES]),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use towpath_content::delta::exchange::{Base, Request};
 use towpath_content::tree::Time;
 use towpath_store::{About, ObjectKind};
 use towpath_transfer::metadata::MetadataError;
@@ -18,6 +19,11 @@ impl Get {
             urgency => urgency as i8,
         }
     }
+
+    /// Bytes of the bases of its wants.
+    pub fn base_bytes(&self) -> usize {
+        self.wants.iter().map(|want| want.base.len()).sum()
+    }
 }
 
 impl WireWant {
@@ -25,6 +31,12 @@ impl WireWant {
     pub const fn parts(&self) -> u32 {
         let is_one = self.offset.is_some() || self.oid.is_empty();
         if is_one { 1 } else { self.count }
+    }
+
+    /// The step of a delta that is requested of a run of bytes; none if there is no base, or one that is no step's.
+    pub fn delta_request(&self) -> Option<Request> {
+        let request = Request::from_bytes(&self.base).ok()?;
+        matches!(request.base, Base::Signature(_) | Base::Outlined { .. }).then_some(request)
     }
 }
 

@@ -138,7 +138,7 @@ impl DeltaRequests {
     pub fn made(&self, file: &CopyFile, came: u64) {
         let Some((base, reason)) = file.base().named() else { return };
         let (path, made) = (file.wanted().shown.clone(), file.size());
-        lock(&self.counts).made.add(MadeDelta { path, base, reason, made, came }, true);
+        lock(&self.counts).made.add(MadeDelta { path, base, reason, made, came });
     }
 
     /// Files that were made so.

@@ -39,6 +39,18 @@ pub struct RecipeClaim {
 }
 
 impl RecipeClaim {
+    /// One chunk that is all of an object of `size` bytes, by its name: nobody has to claim that. None if no chunk is so long.
+    pub fn whole(oid: &Oid, size: u64) -> Option<Self> {
+        let (hash, len) = (*oid.digest(), u32::try_from(size).ok().filter(|len| *len <= MAX_CHUNK_LEN)?);
+        let chunks = vec![RecipeChunk { hash, len, offset: 0 }];
+        (!oid.is_live()).then(|| Self { chunks, maker: SourceId::this_machine() })
+    }
+
+    /// True if it is one chunk that is all of the object.
+    pub fn is_whole(&self, oid: &Oid) -> bool {
+        matches!(&self.chunks[..], [RecipeChunk { hash, offset: 0, .. }] if Oid::Blake3(*hash) == *oid)
+    }
+
     /// True if the chunks could make up an object of `size` bytes: without gaps, none empty, none
     /// longer than any chunk may be.
     pub fn builds(&self, size: u64) -> bool {

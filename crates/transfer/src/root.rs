@@ -1,5 +1,5 @@
 //! The root: what the session talks to. A source, and what it advises: whether an object comes in pieces, along an older
-//! version, or by its recipe.
+//! version, as a delta of that, or by its recipe.
 //!
 //! [`Single`] makes a root of any source. `adaptive` is the other root: it searches this machine, and so has something to
 //! advise.
@@ -42,13 +42,17 @@ pub struct OpenWays {
     pub samples: bool,
     /// Its recipe was not asked for yet.
     pub recipe: bool,
+    /// It can be wanted as one run, which was not tried yet.
+    pub whole: bool,
 }
 
 impl OpenWays {
     /// Samples alone.
-    pub const SAMPLES: Self = Self { samples: true, recipe: false };
+    pub const SAMPLES: Self = Self { samples: true, recipe: false, whole: false };
     /// The recipe alone.
-    pub const RECIPE: Self = Self { samples: false, recipe: true };
+    pub const RECIPE: Self = Self { samples: false, recipe: true, whole: false };
+    /// As one run alone.
+    pub const WHOLE: Self = Self { samples: false, recipe: false, whole: true };
 }
 
 /// The way in which the rest of an object comes.
@@ -61,6 +65,8 @@ pub enum RestWay {
     Samples,
     /// Chunk by chunk: the session asks for the recipe, once, and if it gets one wants chunks where it wanted pieces.
     Recipe,
+    /// As one run, which is a delta of an older version: the session wants a chunk that is all of it where it wanted pieces, once.
+    Whole,
 }
 
 /// What a root advises for an object.

@@ -204,6 +204,9 @@ pub struct SourceState {
     /// True if each piece that it delivers comes with its proof, and proofs that are asked for come. What proves nothing, a
     /// plain copy of the bytes say, is checked by values that others tell: the session asks for these first.
     pub proves: bool,
+    /// True if what it is asked for with a base comes as a delta of that, or not at all where the base is a guess
+    /// ([`SignedBase`](crate::SignedBase)).
+    pub makes_deltas: bool,
     /// Price of a byte: what costs more is asked only for what nothing cheaper has. [`NETWORK_PRICE`], or 0 of what is on this machine
     /// and wanted before anything is asked of a network.
     pub price: u32,
@@ -216,8 +219,9 @@ impl SourceState {
     /// One source of this window that proves what it brings, and of which nothing else is known.
     pub fn of_window(window: u64) -> Self {
         let path = PathState::default();
-        let (trouble, is_encrypted, proves) = (None, false, true);
-        Self { window, path, trouble, is_encrypted, proves, price: NETWORK_PRICE, sources: 1 }
+        let (trouble, is_encrypted, proves, makes_deltas) = (None, false, true, false);
+        let (price, sources) = (NETWORK_PRICE, 1);
+        Self { window, path, trouble, is_encrypted, proves, makes_deltas, price, sources }
     }
 }
 

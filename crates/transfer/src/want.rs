@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use towpath_content::Oid;
+use towpath_content::delta::exchange::Request;
 use towpath_content::pieces::{Layout, Value};
 use towpath_content::tree::Time;
 
@@ -115,14 +116,15 @@ pub struct Origin {
 }
 
 /// Base on this machine that likely resembles a run of wanted chunks, or a piece: a source that knows how may
-/// take its signature and answer with a delta (`docs/formats/delta.md`). A guess: whoever does not know
+/// send its signature and take a delta (`docs/formats/delta-exchange.md`). A guess: whoever does not know
 /// what to do with it leaves it out, and what is made of it is checked like anything else.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SignedBase {
     /// The base region.
     pub bytes: Bytes,
-    /// Its signature.
-    pub signature: Bytes,
+    /// The request that has its signature. If that calls it a guess, what is wanted is of no use but as a delta: whoever makes none
+    /// of little has it not.
+    pub request: Request,
 }
 
 /// One thing to bring, with every position it belongs.
@@ -171,6 +173,12 @@ impl Want {
     /// True if its bytes can be checked without a proof: by the value of a piece, or by the object's name if it is all of that.
     pub fn needs_no_proof(&self) -> bool {
         self.value.is_some() || self.id.is_whole()
+    }
+
+    /// The object, if it is wanted as one chunk that is all of it: as its older version makes that.
+    pub fn whole_object(&self) -> Option<Oid> {
+        let WantId::Chunk { hash, .. } = self.id else { return None };
+        self.origin.map(|origin| origin.oid).filter(|oid| *oid == Oid::Blake3(hash))
     }
 
     /// Bytes that have to come for it.

@@ -97,6 +97,7 @@ impl Source for Inmost {
             trouble: Some(Self::TROUBLE.into()),
             is_encrypted: self.is_encrypted,
             proves: self.proves,
+            makes_deltas: true,
             price: Self::PRICE,
             sources: Self::SOURCES,
         }

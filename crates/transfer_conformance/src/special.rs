@@ -1,6 +1,7 @@
 //! Rules of wants that say more than their content: a part of a piece, a base, the same piece under two tags.
 
 use towpath_content::delta::Signature;
+use towpath_content::delta::exchange::{Base, Request};
 
 use super::*;
 use towpath_transfer::want::{Payload, SignedBase};
@@ -63,8 +64,9 @@ async fn parts(bench: Bench) {
 
 /// A base of these bytes, with its signature.
 fn base(bytes: Vec<u8>, target: usize) -> Option<Arc<SignedBase>> {
-    let signature = Signature::of(&bytes, BLOCK, target).ok()?.to_bytes().into();
-    Some(Arc::new(SignedBase { bytes: bytes.into(), signature }))
+    let signature = Signature::of(&bytes, BLOCK, target).ok()?.to_bytes();
+    let request = Request { base: Base::Signature(signature), is_guess: false, outlines: 2 };
+    Some(Arc::new(SignedBase { bytes: bytes.into(), request }))
 }
 
 async fn bases(bench: Bench) {

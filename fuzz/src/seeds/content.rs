@@ -197,7 +197,10 @@ pub fn refined() -> Vec<Vec<u8>> {
 
 fn requests() -> Vec<Request> {
     let signature = delta_signatures().remove(0);
-    let bases = [Base::Signature(signature), Base::Named(CONTENT), Base::Parts { count: 2, ahead: 1 }];
+    let (base_len, outlines) = (base().len() as u64, vec![outlines().remove(0)]);
+    let outlined = Base::Outlined { base_len, outlines, signature: signature.clone() };
+    let parts = Base::Parts { count: 2, ahead: 1 };
+    let bases = [Base::Signature(signature), Base::Named(CONTENT), parts, outlined];
     bases.map(|base| Request { base, is_guess: false, outlines: 2 }).into()
 }
 
@@ -209,6 +212,8 @@ fn steps() -> Vec<(DeltaStep, Vec<u8>)> {
         (DeltaStep::Delta { of, is_packed: false }, deltas().remove(0)),
         (DeltaStep::Outline { of, further: 1 }, outlines().remove(0)),
         (DeltaStep::Patch, patch),
+        (DeltaStep::Delta { of: StepOf::Literals, is_packed: false }, deltas().remove(0)),
+        (DeltaStep::Outline { of: StepOf::Literals, further: 0 }, outlines().remove(0)),
     ]
 }
 

@@ -387,6 +387,7 @@ pub(crate) fn joined(all: SourceState, other: SourceState) -> SourceState {
         trouble: all.trouble.filter(|_| other.trouble.is_some()),
         is_encrypted: all.is_encrypted && other.is_encrypted,
         proves: all.proves && other.proves,
+        makes_deltas: all.makes_deltas && other.makes_deltas,
         price: all.price.max(other.price),
         sources: all.sources + other.sources,
     }

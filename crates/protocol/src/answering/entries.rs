@@ -8,7 +8,7 @@ use towpath_transfer::offer::EntryQuery;
 
 use crate::asks::{EntryAsk, EntryTag};
 use crate::signatures::Signatures;
-use crate::wire::{Get, MAX_ENTRIES, MAX_ENTRY_BASES, WireSignature, WireWant};
+use crate::wire::{Get, MAX_BASES_LEN, MAX_ENTRIES, WireSignature, WireWant};
 
 /// Bytes that a question counts for, beside those of its base.
 const ASK: usize = 128;
@@ -96,8 +96,8 @@ pub(super) fn kept(get: &Get) -> usize {
 
 /// The questions of a request. Errors are reasons to close the connection.
 pub(super) fn asks(get: &Get) -> Result<Vec<EntryAsk>, String> {
-    let bases: usize = get.wants.iter().map(|want| want.base.len()).sum();
-    if get.wants.len() > MAX_ENTRIES || bases > MAX_ENTRY_BASES {
+    let bases = get.base_bytes();
+    if get.wants.len() > MAX_ENTRIES || bases > MAX_BASES_LEN {
         return Err(format!("asked for {} entries with {bases} bytes of bases at once", get.wants.len()));
     }
     if !get.root.is_empty() {

@@ -7,6 +7,7 @@ mod tickets;
 use std::sync::atomic::AtomicUsize;
 
 use bytes::Bytes;
+use towpath_content::delta::exchange::{Base, Request};
 use towpath_content::ticket::{BoundSecret, Secret};
 
 use super::super::wire::{Describe, Prove, oid_field};
@@ -90,9 +91,8 @@ fn piece(oid: &Oid, first: u64) -> WireWant {
 
 /// As long as a `Get` may be.
 fn long(request: u32) -> Body {
-    let basis = Some(Bytes::from(vec![1; wire::MAX_BASIS]));
-    let want = WireWant { offset: Some(0), len: 1, count: 0, basis, ..piece(&ROOT, 0) };
-    get(request, vec![want; wire::MAX_BASES])
+    let want = WireWant { count: 0, chunk: Bytes::from(vec![1; 1000]), ..piece(&ROOT, 0) };
+    get(request, vec![want; MAX_WANTS])
 }
 
 fn questions(request: u32) -> [Body; 3] {
@@ -183,7 +183,8 @@ fn what_an_honest_client_asks_for_at_once_is_kept() {
             (0..256).map(|at| WireWant { offset: Some(1 << 43), len: 1 << 20, count: 0, ..piece(&ROOT, at) });
         let mut wants: Vec<_> = wants.map(|want| WireWant { first: 0, ..want }).collect();
         for want in wants.iter_mut().take(4) {
-            want.basis = Some(vec![1; 8 << 10].into());
+            let base = Base::Signature(vec![1; 8 << 10]);
+            want.base = Request { base, is_guess: false, outlines: 0 }.to_bytes().into();
         }
         assert_eq!(code(answering.take(get(request, wants), &Keys)), None, "{request}");
     }

@@ -1,9 +1,11 @@
 mod giving_up;
 
+use towpath_content::delta::exchange::{Base, Request};
 use towpath_content::pieces::Layout;
 use towpath_transfer::{ObjectOffset, SignedBase};
 
 use super::*;
+use crate::steps;
 
 const PIECE: u64 = 1 << 18;
 
@@ -202,24 +204,25 @@ fn similar() -> (Vec<u8>, Vec<Want>) {
     let base: Vec<u8> = noise(1).collect();
     let data: Vec<u8> = [&base[..1500], b"new", &base[1500..]].concat();
     let signature = towpath_content::delta::Signature::of(&base, 64, data.len()).unwrap().to_bytes();
-    let signed = Arc::new(SignedBase { bytes: base.into(), signature: signature.into() });
+    let request = Request { base: Base::Signature(signature), is_guess: false, outlines: 0 };
+    let signed = Arc::new(SignedBase { bytes: base.into(), request });
     let wants = with_base(&data, 50, &signed);
     (data, wants)
 }
 
 fn delta_of(data: &[u8], wants: &[Want]) -> wire::Delta {
     let base = wants[0].base.as_ref().unwrap();
-    let (bytes, packed) = deltas::make(&base.signature, data).unwrap();
-    wire::Delta { request: 1, want: 0, bytes, packed }
+    let bytes = steps::make(base.request.clone(), data).unwrap().remove(0).unwrap();
+    wire::Delta { request: 1, want: 0, bytes }
 }
 
 #[test]
-fn chunks_with_one_basis_are_asked_for_as_one_run_of_bytes() {
+fn chunks_with_one_base_are_asked_for_as_one_run_of_bytes() {
     let (data, wants) = similar();
     let (_, others) = similar();
     let shape = |wants: Vec<Want>, by_bytes| {
         let runs = runs(wants, by_bytes).into_iter();
-        runs.map(|run| (run.wire.len, run.wants.len(), run.wire.basis.is_some())).collect::<Vec<_>>()
+        runs.map(|run| (run.wire.len, run.wants.len(), !run.wire.base.is_empty())).collect::<Vec<_>>()
     };
     let (all, len) = (wants.len(), data.len() as u32);
     assert_eq!(shape(wants.clone(), true), [(len, all, true)]);
@@ -228,11 +231,12 @@ fn chunks_with_one_basis_are_asked_for_as_one_run_of_bytes() {
     assert_eq!(shape(apart, true), [(1000, 1, true); 3]);
     let plain: Vec<_> = wants.iter().map(|want| Want { base: None, ..want.clone() }).collect();
     assert!(shape(plain, true).iter().all(|run| run.1 == 1 && !run.2));
-    let long = SignedBase { bytes: Bytes::new(), signature: vec![0; MAX_BASIS + 1].into() };
+    let base = Base::Signature(vec![0; MAX_BASES_LEN]);
+    let long = SignedBase { bytes: Bytes::new(), request: Request { base, is_guess: false, outlines: 0 } };
     let unsigned = Want { base: Some(long.into()), ..wants[0].clone() };
     assert_eq!(shape(vec![unsigned], true), [(1000, 1, false)]);
     let many: Vec<_> = (0..100).flat_map(|_| [wants[0].clone(), wants[2].clone()]).collect();
-    assert_eq!(runs(many, true).iter().filter(|run| run.wire.basis.is_some()).count(), MAX_BASES);
+    assert_eq!(runs(many, true).iter().filter(|run| !run.wire.base.is_empty()).count(), MAX_BASES);
 }
 
 #[test]
@@ -272,9 +276,13 @@ fn a_delta_that_is_none_or_makes_other_bytes_is_asked_for_again() {
     other[3100] ^= 1;
     let lie = delta_of(&other, &wants);
     let short = delta_of(&data[..data.len() - 1], &wants);
-    let cut = wire::Delta { bytes: good.bytes.slice(1..), ..good.clone() };
-    let unpacked = wire::Delta { packed: !good.packed, ..good.clone() };
-    for bad in [lie, short, cut, unpacked, wire::Delta { bytes: Bytes::new(), ..good.clone() }] {
+    let with =
+        |head: &[u8], bytes: &[u8]| wire::Delta { bytes: [head, bytes].concat().into(), ..good.clone() };
+    let cut = with(&good.bytes[..3], &good.bytes[4..]);
+    let (head, bytes) = good.bytes.split_at(3);
+    let unpacked = with(&[1, 3 - head[1], 0], bytes);
+    let given_up = with(&[2], b"");
+    for bad in [lie, short, cut, unpacked, given_up] {
         let (mut get, mut ends) = (under_way(wants.clone()), Vec::new());
         let end = |tag, outcome| ends.push((tag, outcome));
         assert!(get.delta(Instant::now(), &bad, end).unwrap().is_empty());
@@ -290,11 +298,13 @@ fn a_delta_that_nobody_asked_for_is_a_violation() {
     let (data, wants) = similar();
     let good = delta_of(&data, &wants);
     let plain = vec![Want { base: None, ..wants[0].clone() }];
-    let too_long = wire::Delta { bytes: vec![0; wire::MAX_DELTA + 1].into(), ..good.clone() };
+    let too_long = wire::Delta { bytes: vec![0; data.len() + 1].into(), ..good.clone() };
+    let none = wire::Delta { bytes: Bytes::new(), ..good.clone() };
     for (wants, message, violation) in [
         (plain, good.clone(), Violation::Unasked),
         (vec![piece(1, 1, 9 * PIECE, 3)], good.clone(), Violation::Unasked),
         (wants.clone(), wire::Delta { want: 1, ..good.clone() }, Violation::Unasked),
+        (wants.clone(), none, Violation::NoDelta),
         (wants, too_long, Violation::TooLong),
     ] {
         let taken = under_way(wants).delta(Instant::now(), &message, |_, _| panic!());
@@ -359,7 +369,7 @@ fn a_piece_that_is_all_of_its_object_comes_as_a_delta_of_its_base() {
     let (data, want) = whole();
     let shape = |want: &Want, by_bytes| {
         let wire = runs(vec![want.clone()], by_bytes).remove(0).wire;
-        (wire.count, wire.offset, wire.len, wire.basis.is_some())
+        (wire.count, wire.offset, wire.len, !wire.base.is_empty())
     };
     assert_eq!(shape(&want, true), (0, Some(0), data.len() as u32, true));
     assert_eq!(shape(&want, false), (1, None, 0, false), "a peer that knows no runs sends the piece");
@@ -394,4 +404,24 @@ fn a_delta_that_makes_another_object_is_asked_for_again() {
         assert!(under_way(vec![want.clone()]).delta(Instant::now(), &message, end).unwrap().is_empty());
         assert_eq!(ends, [(5, Outcome::RetryLater(Duration::ZERO))]);
     }
+}
+
+#[test]
+fn requests_have_room_for_all_bases() {
+    let (data, wants) = similar();
+    let (_, others) = similar();
+    let pairs = (0..MAX_BASES + 10).flat_map(|_| [wants[0].clone(), others[0].clone()]);
+    let requests = GetRequest::all(&Oid::of(&data), pairs.collect(), true);
+    let shape = |request: &GetRequest| {
+        let runs = || request.message.wants.iter();
+        (runs().count(), runs().filter(|want| want.base.is_empty()).count())
+    };
+    assert_eq!(requests.iter().map(shape).collect::<Vec<_>>(), [(64, 0), (64, 0), (20, 0)]);
+    let long = Base::Signature(vec![0; MAX_BASES_LEN / 2]);
+    let request = Request { base: long, is_guess: false, outlines: 0 };
+    let long = |_| Some(Arc::new(SignedBase { bytes: Bytes::new(), request: request.clone() }));
+    let long = (0..3).map(|at| Want { base: long(at), ..wants[0].clone() }).collect();
+    let requests = GetRequest::all(&Oid::of(&data), long, true);
+    assert_eq!(requests.iter().map(shape).collect::<Vec<_>>(), [(1, 0); 3]);
+    assert_eq!(GetRequest::all(&Oid::of(&data), wants, true).len(), 1, "they have one together");
 }

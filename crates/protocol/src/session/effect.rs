@@ -102,7 +102,14 @@ pub enum Effect {
         /// The pieces that can be had.
         ranges: Vec<Range<u64>>,
     },
-    /// Nothing more comes for a request; of a `Get`, every want has ended.
+    /// Some wants of a `Get` came in part: who asked for it waits for another one, too, which asks for their next steps.
+    GoesOn {
+        /// The `Get` that asked.
+        request: u32,
+        /// The one by which it goes on.
+        by: u32,
+    },
+    /// Nothing more comes for a request; of a `Get`, every want has ended, or goes on by another one.
     Ended {
         /// The request's number.
         request: u32,

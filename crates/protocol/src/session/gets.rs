@@ -30,9 +30,7 @@ impl OpenGets {
 
     /// What `asked` wants was asked for at `now`, by the request of this number; returns its message.
     pub(super) fn begin(&mut self, now: Instant, request: u32, asked: GetRequest) -> wire::Get {
-        let GetRequest { runs, by_bytes, user, message } = asked;
-        let mut under_way = GetUnderWay::new(runs, by_bytes, self.source.clone(), now);
-        under_way.user = user;
+        let (under_way, message) = GetUnderWay::of(asked, self.source.clone(), now);
         self.open.insert(request, under_way);
         wire::Get { request, ..message }
     }
@@ -147,7 +145,7 @@ impl OpenGets {
         Ok(())
     }
 
-    /// A delta of a run of bytes.
+    /// A run of a delta.
     pub(super) fn delta(
         &mut self,
         now: Instant,
@@ -179,6 +177,17 @@ impl OpenGets {
             outbox.push(Effect::PartialPiece { request, delivery });
         }
         get.outcome(message, |tag, outcome| outbox.push(Effect::Outcome { request, tag, outcome }))
+    }
+
+    /// The request for the next steps of what came in part by this one, with which the peer is done.
+    pub(super) fn next_steps(&mut self, request: u32) -> Option<GetRequest> {
+        self.open.get_mut(&request).and_then(|get| get.next_steps(request))
+    }
+
+    /// Number by which a request goes on now, as its steps are requested one after the other.
+    pub(super) fn current(&self, request: u32) -> u32 {
+        let goes_on = |get: &GetUnderWay| get.first == Some(request);
+        self.open.iter().find(|(_, get)| goes_on(get)).map_or(request, |(number, _)| *number)
     }
 
     /// The peer is done with a request: after a cancellation some wants end only here.

@@ -14,7 +14,7 @@ const MAX_LINK: usize = 45;
 pub struct Greeting {
     /// Answers questions for recipes, and wants by runs of bytes.
     pub has_recipes: bool,
-    /// Answers wants that have a basis.
+    /// Answers runs of bytes that have a base.
     pub has_deltas: bool,
     /// Answers questions for samples.
     pub has_samples: bool,

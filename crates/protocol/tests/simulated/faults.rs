@@ -1,4 +1,4 @@
-//! Every fault at every message of a transfer between two hosts: it ends with the right bytes, or,
+//! Every fault at every message of a transfer between two hosts, also of one in steps: it ends with the right bytes, or,
 //! if the peer lied, with an error; never with wrong ones.
 
 use std::time::Duration;
@@ -61,8 +61,19 @@ impl Run {
         Self::by(Host::fetching_by_recipe, &link(), content, 1200 * SECOND, seed, faults)
     }
 
+    /// The same as a delta of `older`, in steps.
+    fn in_steps(
+        (older, content): (&[u8], &[u8]),
+        seed: u64,
+        faults: impl FnMut(&Passing<'_>) -> NetFault + 'static,
+    ) -> Self {
+        let older = older.to_vec();
+        let receiver = move |peer, oid| Host::fetching_over(peer, oid, older.clone());
+        Self::by(receiver, &link(), content, 1200 * SECOND, seed, faults)
+    }
+
     fn by(
-        receiver: fn(usize, Oid) -> Host,
+        receiver: impl Fn(usize, Oid) -> Host,
         scenario: &Scenario,
         content: &[u8],
         limit: Duration,
@@ -250,6 +261,56 @@ fn a_connection_lost_at_any_message_of_a_recipe_or_chunk_is_made_again() {
         run.assert_complete(&content, &format!("message {number} of {messages}"));
         assert!(run.world.now() < 5 * SECOND, "message {number}: it took {:?}", run.world.now());
     }
+}
+
+/// A file whose changes are scattered, and its older version.
+fn versions() -> (Vec<u8>, Vec<u8>) {
+    let older: Vec<u8> = (0..40_000u32).flat_map(|at| *Oid::of(&at.to_le_bytes()).digest()).collect();
+    let mut newer = older.clone();
+    (9000..newer.len() - 300).step_by(60_000).for_each(|at| newer[at..at + 300].fill(7));
+    (older, newer)
+}
+
+#[test]
+fn scattered_changes_come_in_steps_as_little() {
+    let (older, newer) = versions();
+    let run = Run::in_steps((&older, &newer), 0, |_| NetFault::None);
+    run.assert_complete(&newer, "no fault");
+    // Signatures go the other way; as it is the file would have taken a tenth of a second.
+    assert!(run.world.now() < Duration::from_millis(180), "it took {:?}", run.world.now());
+}
+
+#[test]
+fn a_connection_lost_at_any_message_of_the_steps_is_made_again() {
+    let (older, newer) = versions();
+    let messages = Run::in_steps((&older, &newer), 0, |_| NetFault::None).world.messages();
+    assert!(messages > 10, "{messages} messages are too few to tell anything");
+    for number in 0..messages {
+        for fault in [NetFault::Break, NetFault::Stall, NetFault::Twice, NetFault::Hold(SECOND)] {
+            let what = format!("{fault:?} at message {number} of {messages}");
+            let may_fail = matches!(fault, NetFault::Twice | NetFault::Hold(_));
+            let at = move |passing: &Passing<'_>| match passing.number == number {
+                true => fault.clone(),
+                false => NetFault::None,
+            };
+            let run = Run::in_steps((&older, &newer), 0, at);
+            match may_fail {
+                true => assert!(run.is_over, "{what}: {:?}", run.receiver().log),
+                false => run.assert_complete(&newer, &what),
+            }
+            run.assert_nothing_wrong(&newer, &what);
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_lies_about_steps_costs_time_and_no_byte() {
+    let (older, newer) = versions();
+    for_seeds(100, |seed| {
+        let run = Run::in_steps((&older, &newer), seed, lies(seed));
+        assert!(run.is_over, "{:?}", run.receiver().log);
+        run.assert_nothing_wrong(&newer, "lying peer");
+    });
 }
 
 /// Lies that the sender sends instead.

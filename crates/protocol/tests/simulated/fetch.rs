@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use towpath_content::Oid;
+use towpath_content::delta::exchange::{Base, MAX_OUTLINES, Request, SignedParts};
 use towpath_content::pieces::{Layout, PieceTree, Value};
 use towpath_store::{About, Partial, StoreError};
 use towpath_transfer::claim::{RecipeClaim, RecipeReader};
@@ -15,7 +16,7 @@ use towpath_transfer::intervals::Intervals;
 use towpath_transfer::ledger::{Ledger, LedgerConfig, WantResult};
 use towpath_transfer::object::ObjectInFlight;
 use towpath_transfer::want::{Delivery, ObjectOffset, WantId};
-use towpath_transfer::{Group, Origin, Outcome, RecipePart, Tag, Target, Want};
+use towpath_transfer::{Group, Origin, Outcome, RecipePart, SignedBase, Tag, Target, Want};
 
 /// Bytes of wants under way.
 const WINDOW: u64 = 1 << 20;
@@ -95,6 +96,8 @@ pub struct Fetch {
     layout: Option<Layout>,
     /// It asks for the recipe, and then for chunks where they lie.
     pub by_recipe: bool,
+    /// An older version, of which the object comes as a delta in steps, unless nobody makes one.
+    pub older: Option<Vec<u8>>,
     /// Chunks on this host's disk, by hash: those of the recipe need not come.
     pub on_disk: HashMap<[u8; 32], Vec<u8>>,
     /// Bytes that were found there.
@@ -121,6 +124,7 @@ impl Fetch {
             ledger,
             layout,
             by_recipe,
+            older: None,
             on_disk,
             found,
             reading,
@@ -183,7 +187,16 @@ impl Fetch {
             self.reading = Some((layout, RecipeReader::new(self.oid, layout.size())));
             return;
         }
-        self.want_pieces(layout, now);
+        match self.older {
+            Some(_) => self.want_whole(layout, now),
+            None => self.want_pieces(layout, now),
+        }
+    }
+
+    fn want_whole(&mut self, layout: Layout, now: Instant) {
+        (self.layout, self.last_progress) = (Some(layout), now);
+        let id = WantId::Chunk { hash: *self.oid.digest(), len: layout.size() as u32 };
+        self.ledger.add(id, ObjectOffset { object: KEY, offset: 0 }, &self.object.group, now);
     }
 
     /// Takes part of the recipe; false if it is not that.
@@ -247,7 +260,9 @@ impl Fetch {
 
     fn locate(&self, want: Want) -> Want {
         let origin = Origin { oid: self.oid, offset: want.positions[0].offset };
-        Want { origin: matches!(want.id, WantId::Chunk { .. }).then_some(origin), ..want }
+        let want = Want { origin: matches!(want.id, WantId::Chunk { .. }).then_some(origin), ..want };
+        let older = self.older.as_ref().filter(|_| want.whole_object().is_some());
+        Want { base: older.map(|older| signed(older, want.id.len())), ..want }
     }
 
     /// Time at which there may be more to request; what is due already needs a connection, not time.
@@ -278,7 +293,7 @@ impl Fetch {
         };
         if !is_good {
             let result = self.ledger.bad(delivery.tag, &delivery.source);
-            self.take_result(&result, "bad bytes time and again");
+            self.take_result(&result, "bad bytes time and again", now);
             return false;
         }
         for place in &want.positions {
@@ -296,12 +311,22 @@ impl Fetch {
             outcome => outcome.clone(),
         };
         let result = self.ledger.ended(tag, &outcome, now);
-        self.take_result(&result, &format!("{outcome:?}"));
+        self.take_result(&result, &format!("{outcome:?}"), now);
     }
 
-    fn take_result(&mut self, result: &WantResult, why: &str) {
-        if let WantResult::Failed(_) = result {
-            self.failed = Some(why.to_owned());
+    fn take_result(&mut self, result: &WantResult, why: &str, now: Instant) {
+        let WantResult::Failed(_) = result else { return };
+        match (self.older.take(), self.layout) {
+            (Some(_), Some(layout)) => self.want_pieces(layout, now),
+            _ => self.failed = Some(why.to_owned()),
         }
     }
+}
+
+/// An older version as the base of an object of so many bytes, which is of no use but as a delta.
+fn signed(older: &[u8], size: u64) -> Arc<SignedBase> {
+    let parts = SignedParts::new(older.len() as u64, size, 1).unwrap();
+    let base = Base::Signature(parts.sign(0, older, true).unwrap());
+    let request = Request { base, is_guess: true, outlines: MAX_OUTLINES };
+    Arc::new(SignedBase { bytes: older.to_vec().into(), request })
 }

@@ -129,6 +129,8 @@ pub struct Host {
     source: usize,
     wanted: Option<Oid>,
     by_recipe: bool,
+    /// An older version that it has.
+    older: Option<Vec<u8>>,
     /// Chunks that it has already, by hash.
     on_disk: HashMap<[u8; 32], Vec<u8>>,
     offered: Option<Offered>,
@@ -202,6 +204,11 @@ impl Host {
         Self { by_recipe: true, ..Self::fetching(source, oid) }
     }
 
+    /// One that has an older version.
+    pub fn fetching_over(source: usize, oid: Oid, older: Vec<u8>) -> Self {
+        Self { older: Some(older), ..Self::fetching(source, oid) }
+    }
+
     /// One that has chunks of it on its disk, by hash, and lets others have the pieces that are whole.
     pub fn sharing(source: usize, tree: PieceTree, on_disk: HashMap<[u8; 32], Vec<u8>>) -> Self {
         let (oid, store) = (tree.oid(), Arc::new(MemoryStore::new()));
@@ -217,6 +224,7 @@ impl Host {
             source,
             wanted,
             by_recipe: false,
+            older: None,
             on_disk: HashMap::new(),
             offered: None,
             fetch: None,
@@ -258,7 +266,7 @@ impl Host {
         let (Some(fetch), Some(connection)) = (&mut self.fetch, self.dialled) else { return };
         let Some(end) = self.ends.get_mut(&connection) else { return };
         // The peer's hello tells whether it has recipes.
-        if fetch.by_recipe && !end.is_greeted {
+        if (fetch.by_recipe || fetch.older.is_some()) && !end.is_greeted {
             return;
         }
         if !fetch.is_described() {
@@ -464,6 +472,7 @@ impl SimNode for Host {
         self.fetch = self.wanted.map(|oid| Fetch::new(oid, net.instant()));
         if let Some(fetch) = &mut self.fetch {
             fetch.by_recipe = self.by_recipe;
+            fetch.older.clone_from(&self.older);
             fetch.on_disk = std::mem::take(&mut self.on_disk);
         }
         self.settle(net);

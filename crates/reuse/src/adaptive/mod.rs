@@ -23,7 +23,7 @@
 //! | [`benefit`] | when a recipe is worth asking for, a search worth going on with, and a region worth signing |
 //! | [`account`] | what `--explain` tells |
 //! | [`meter`] | the network as pieces show it, before anything is searched |
-//! | `older_versions` | files of one piece as deltas of their older versions |
+//! | `older_versions` | files of up to some MiB as deltas of their older versions |
 //! | `signing` | regions of local files as bases |
 //! | `pieces` | pieces under way, and which are taken back when a recipe is wanted |
 //! | `stalls` | for how much of the time something waits for a processor or a disk, as the kernel tells it |

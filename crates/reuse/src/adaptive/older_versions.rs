@@ -1,42 +1,38 @@
-//! Older versions of files of few pieces. A file of one piece has no recipe, so nothing finds its chunks; of a few pieces the recipe
-//! and the chunks around each change are more than what differs. So pieces are requested as deltas of what lies in the file's
+//! Older versions of files of up to some MiB. A file of one piece has no recipe, so nothing finds its chunks; of a few pieces the recipe
+//! and the chunks around each change are more than what differs. So all of such a file is requested as a delta of what lies in its
 //! place, or was found for it, where the network is slow and the sender may know this machine's files.
 //!
 //! Who may get a base is remembered here; [`sign`] reads and signs what there is.
 
-use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use towpath_content::Oid;
-use towpath_content::delta::Hints;
 use towpath_content::pieces::Layout;
 use towpath_transfer::{Group, ObjectFacts, Outcome, SignedBase, Tag, Want, WantId};
 
 use super::neighbours::Region;
-use super::signing::signed_base;
+use super::signing::{signed_base, signed_whole};
 use crate::delta::made::{IN_PLACE, MadeDelta, MadeDeltas};
 use crate::disk_search;
 use crate::policy::network::Network;
-use crate::policy::table::{LEAST_SIGNED, MISSES, MOST_BY_PIECES, PIECE_SPACING, VERSION_GROWN};
+use crate::policy::table::{LEAST_SIGNED, MISSES, MOST_WHOLE, VERSION_GROWN};
 
 /// Wants with a base, and objects, that are remembered; others come as they are.
 const REMEMBERED: usize = 4096;
-/// Bytes on either side of a piece's place that its base has besides, at least and at most: as many as the sizes differ, as what was
-/// inserted or left out shifts all that is behind it.
-const LEAST_BESIDE: u64 = 8 << 10;
-const MOST_BESIDE: u64 = 64 << 10;
+/// Times that an object of several pieces is requested as a delta, as connections may be lost.
+const TRIES: u32 = 3;
 
 /// What became of the bases so far. Pure.
 #[derive(Debug, Default)]
 pub(super) struct OlderVersions {
     /// Wants that are under way with a base.
     under_way: HashMap<Tag, BasedWant>,
-    /// Wants that did not come so: a second time they come as they are.
-    failed: HashSet<Tag>,
-    /// Objects of several pieces, and whether these come so: not once a base was of little use.
-    by_pieces: HashMap<Oid, bool>,
+    /// Wants that did not come so, and how often.
+    failed: HashMap<Tag, u32>,
+    /// Objects of several pieces, and whether they come as one delta: not once that was of no use.
+    whole: HashMap<Oid, bool>,
     useful: u64,
     vain: u64,
     /// What came so.
@@ -50,48 +46,43 @@ pub(super) struct OlderVersions {
 struct BasedWant {
     oid: Oid,
     group: Arc<Group>,
-    base: OlderFile,
-    /// It shows whether the older version is of use: not what lies behind the end of that.
-    tells: bool,
+    base: Arc<Path>,
 }
 
-/// A file that is here, of which a base is.
-#[derive(Debug, Clone)]
-pub(super) struct OlderFile {
-    path: Arc<Path>,
-    len: u64,
+/// The object of which a want is all.
+fn object(want: &Want) -> Option<Oid> {
+    match want.id {
+        WantId::Piece { oid, .. } if want.id.is_whole() => Some(oid),
+        _ => want.whole_object(),
+    }
 }
 
 impl OlderVersions {
     /// True if `want` may be requested with a base.
     pub(super) fn may_have(&self, want: &Want) -> bool {
-        let WantId::Piece { oid, layout, .. } = want.id else { return false };
-        let is_of_few = layout.count() == 1 || layout.size() <= MOST_BY_PIECES;
-        is_of_few
-            && want.id.len() >= LEAST_SIGNED
-            && self.by_pieces.get(&oid) != Some(&false)
-            && want.needs_no_proof()
+        let Some(oid) = object(want) else { return false };
+        let tries = if want.whole_object().is_some() { TRIES } else { 1 };
+        want.id.len() >= LEAST_SIGNED
+            && self.whole.get(&oid) != Some(&false)
             && want.part.is_none()
             && self.are_useful()
             && self.under_way.len() + self.failed.len() < REMEMBERED
-            && !self.failed.contains(&want.tag)
+            && self.failed.get(&want.tag).is_none_or(|failed| *failed < tries)
     }
 
-    /// True if the pieces of an object of several come as deltas, rather than its chunks by a recipe.
-    pub(super) fn come_by_pieces(&mut self, facts: &ObjectFacts<'_>, network: Network) -> bool {
+    /// True if an object of several pieces comes as one delta, rather than its chunks by a recipe.
+    pub(super) fn comes_whole(&mut self, facts: &ObjectFacts<'_>, network: Network) -> bool {
         let Ok(layout) = Layout::of(facts.size) else { return false };
-        if layout.count() == 1 || layout.size() > MOST_BY_PIECES || !self.are_useful() {
+        if layout.count() == 1 || layout.size() > MOST_WHOLE || !self.are_useful() {
             return false;
         }
-        match self.by_pieces.get(&facts.oid) {
-            Some(come) => *come,
-            None if self.by_pieces.len() >= REMEMBERED => false,
+        match self.whole.get(&facts.oid) {
+            Some(comes) => *comes,
+            None if self.whole.len() >= REMEMBERED => false,
             None => {
-                // A shorter one has no piece in its place: its target learns no values, by which deltas are checked.
-                let older = older_version(facts.group, facts.size, network);
-                let come = older.is_some_and(|(_, len)| len > layout.piece_len());
-                self.by_pieces.insert(facts.oid, come);
-                come
+                let comes = older_version(facts.group, facts.size, network).is_some();
+                self.whole.insert(facts.oid, comes);
+                comes
             }
         }
     }
@@ -101,23 +92,20 @@ impl OlderVersions {
         self.vain <= self.useful + MISSES
     }
 
-    /// A want is requested with a base of this file, or without: then its object does not come so, unless it is hardly longer than
-    /// a signature.
-    pub(super) fn requested(&mut self, want: &Want, base: Option<OlderFile>) {
-        let WantId::Piece { oid, layout, index } = want.id else { return };
-        let group = Arc::clone(&want.group);
+    /// A want is requested with a base of this file, or without: then its object does not come so.
+    pub(super) fn requested(&mut self, want: &Want, base: Option<Arc<Path>>) {
+        let Some(oid) = object(want) else { return };
         match base {
             Some(base) => {
-                let tells = layout.range(index).end <= base.len;
-                self.under_way.insert(want.tag, BasedWant { oid, group, base, tells });
+                let group = Arc::clone(&want.group);
+                self.under_way.insert(want.tag, BasedWant { oid, group, base });
             }
-            None if want.id.len() >= LEAST_SIGNED => self.gives_up(&oid),
-            None => {}
+            None => self.gives_up(&oid),
         }
     }
 
     fn gives_up(&mut self, oid: &Oid) {
-        self.by_pieces.get_mut(oid).into_iter().for_each(|come| *come = false);
+        self.whole.get_mut(oid).into_iter().for_each(|comes| *comes = false);
     }
 
     /// Its bytes are here, and so many of them did not have to come. True if it had a base.
@@ -125,29 +113,22 @@ impl OlderVersions {
         self.failed.remove(&tag);
         let Some(want) = self.under_way.remove(&tag) else { return false };
         match saved {
-            0 => self.vain += u64::from(want.tells),
+            0 => self.vain += 1,
             _ => {
                 self.useful += 1;
                 self.made_of(&want, len, saved);
             }
         }
-        if want.tells && saved < len / 2 {
-            self.gives_up(&want.oid);
-        }
         true
     }
 
     fn made_of(&mut self, want: &BasedWant, len: u64, saved: u64) {
-        let (is_full, known) = (self.saved.len() >= REMEMBERED, self.saved.get_mut(&want.oid));
-        let is_new = known.is_none();
-        match known {
-            Some(before) => *before += saved,
-            None if is_full => {}
-            None => drop(self.saved.insert(want.oid, saved)),
+        if self.saved.len() < REMEMBERED {
+            self.saved.insert(want.oid, saved);
         }
-        let (path, base) = (want.group.path.clone(), want.base.path.to_path_buf());
+        let (path, base) = (want.group.path.clone(), want.base.to_path_buf());
         let (made, came) = (len, len.saturating_sub(saved));
-        self.made.add(MadeDelta { path, base, reason: IN_PLACE, made, came }, is_new);
+        self.made.add(MadeDelta { path, base, reason: IN_PLACE, made, came });
     }
 
     /// What came so, as if each base had been in its place.
@@ -160,15 +141,20 @@ impl OlderVersions {
         self.saved.get(oid).copied().unwrap_or(0)
     }
 
-    /// It did not come. If it is requested again, that is without a base.
+    /// It did not come. If it is requested again, that is without a base, or once it was tried often enough.
     pub(super) fn ended(&mut self, tag: Tag, outcome: &Outcome) {
-        match outcome {
-            Outcome::RetryLater(_) if self.under_way.remove(&tag).is_some() => {
+        let want = self.under_way.remove(&tag);
+        if let Outcome::RetryLater(_) = outcome {
+            if want.is_some() {
                 self.vain += 1;
-                self.failed.insert(tag);
+                *self.failed.entry(tag).or_default() += 1;
             }
-            Outcome::RetryLater(_) => {}
-            _ => self.withdrawn(&[tag]),
+            return;
+        }
+        self.failed.remove(&tag);
+        if let Some(want) = want.filter(|_| *outcome != Outcome::Cancelled) {
+            self.vain += u64::from(self.whole.contains_key(&want.oid));
+            self.gives_up(&want.oid);
         }
     }
 
@@ -182,19 +168,15 @@ impl OlderVersions {
 }
 
 /// A base for `want`, read and signed, and where it lies, if there is one of use on this network. Blocks.
-pub(super) fn sign(want: &Want, network: Network) -> Option<(Arc<SignedBase>, OlderFile)> {
-    let WantId::Piece { layout, index, .. } = want.id else { return None };
-    let (path, len) = older_version(&want.group, layout.size(), network)?;
-    let range = region(&layout, index, len);
-    if range.end.saturating_sub(range.start) < LEAST_SIGNED {
-        return None;
-    }
-    let hints = match layout.count() {
-        1 => Hints::default(),
-        _ => Hints { edit_spacing: PIECE_SPACING, ..Hints::default() },
+pub(super) fn sign(want: &Want, network: Network) -> Option<(Arc<SignedBase>, Arc<Path>)> {
+    let size = want.id.len();
+    let (path, len) = older_version(&want.group, size, network)?;
+    let region = Region { path: Arc::from(path), range: 0..len };
+    let base = match want.whole_object() {
+        Some(_) => signed_whole(&region, size, network),
+        None => signed_base(&region, size),
     };
-    let region = Region { path: Arc::from(path), range };
-    Some((signed_base(&region, want.id.len(), &hints)?, OlderFile { path: region.path, len }))
+    Some((base?, region.path))
 }
 
 /// What lies in the place of a file of `size` bytes, or else was found for it, and its bytes, if it may be a base. Blocks.
@@ -207,24 +189,16 @@ fn older_version(group: &Group, size: u64, network: Network) -> Option<(&Path, u
     is_alike.then_some((path.as_path(), len))
 }
 
-/// Bytes of an older version of `len` that a piece likely resembles: what is around its place.
-fn region(layout: &Layout, index: u64, len: u64) -> Range<u64> {
-    if layout.count() == 1 {
-        return 0..len;
-    }
-    let (piece, shift) = (layout.range(index), layout.size().abs_diff(len));
-    let beside = shift.clamp(LEAST_BESIDE, MOST_BESIDE);
-    piece.start.saturating_sub(beside)..(piece.end + beside).min(len)
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use towpath_transfer::OpenWays;
+    use towpath_content::delta::exchange::MAX_OUTLINES;
+    use towpath_transfer::{OpenWays, Origin};
 
     use super::*;
+    use crate::policy::table::OUTLINES_BELOW;
 
     const SLOW: Network = Network { rate: 1e5, round_trip: Duration::ZERO };
     const FAST: Network = Network { rate: 1e9, round_trip: Duration::ZERO };
@@ -238,35 +212,35 @@ mod tests {
         Want { group: Arc::new(group), value, ..Want::new(tag, id) }
     }
 
-    fn base() -> Option<OlderFile> {
-        Some(OlderFile { path: Arc::from(Path::new("/old")), len: 2 * PIECE })
+    fn base() -> Option<Arc<Path>> {
+        Some(Arc::from(Path::new("/old")))
     }
 
-    /// The same for another piece.
-    fn numbered(want: Want, index: u64) -> Want {
-        let WantId::Piece { oid, layout, .. } = want.id else { return want };
-        Want { id: WantId::Piece { oid, layout, index }, ..want }
+    /// A want for all of an object of several pieces.
+    fn whole(tag: Tag, size: u64, group: Group) -> Want {
+        let oid = Oid::of(b"it");
+        let id = WantId::Chunk { hash: *oid.digest(), len: size as u32 };
+        Want { group: Arc::new(group), origin: Some(Origin { oid, offset: 0 }), ..Want::new(tag, id) }
     }
 
     #[test]
-    fn pieces_of_files_of_some_length_that_need_no_proof_are_tried_once() {
+    fn what_is_all_of_its_object_is_tried_once_and_more_often_if_that_has_several_pieces() {
         let mut versions = OlderVersions::default();
-        let one = want(1, 50_000, Group::default());
+        let (one, all) = (want(1, 50_000, Group::default()), whole(2, 3 * PIECE, Group::default()));
+        let other = Origin { oid: Oid::of(b"other"), offset: 0 };
         for (what, want, may) in [
             ("of one piece", one.clone(), true),
             ("hardly longer than a signature", want(2, LEAST_SIGNED - 1, Group::default()), false),
-            ("the last one is no longer", numbered(want(2, PIECE + 9, Group::default()), 1), false),
             ("as long as a piece may be", want(4, PIECE, Group::default()), true),
-            ("of two pieces", want(3, PIECE + 1, Group::default()), true),
-            ("of some", want(3, MOST_BY_PIECES, Group::default()), true),
-            ("of many", want(3, MOST_BY_PIECES + 1, Group::default()), false),
-            ("nobody knows its value", Want { value: None, ..want(3, PIECE + 1, Group::default()) }, false),
+            ("of two pieces", want(3, PIECE + 1, Group::default()), false),
             ("a part of one", Want { part: Some(0..9), ..one.clone() }, false),
+            ("all of several", all.clone(), true),
+            ("a chunk of another object", Want { origin: Some(other), ..all.clone() }, false),
         ] {
             assert_eq!(versions.may_have(&want), may, "{what}");
         }
         let again = Outcome::RetryLater(Duration::ZERO);
-        for (end, may) in [(Some(again), false), (Some(Outcome::Cancelled), true), (None, true)] {
+        for (end, may) in [(Some(again.clone()), false), (Some(Outcome::Cancelled), true), (None, true)] {
             versions.requested(&one, base());
             match &end {
                 Some(outcome) => versions.ended(1, outcome),
@@ -275,6 +249,13 @@ mod tests {
             assert_eq!(versions.may_have(&one), may, "{end:?}");
             versions.withdrawn(&[1]);
         }
+        for _ in 0..TRIES {
+            assert!(versions.may_have(&all));
+            versions.requested(&all, base());
+            versions.ended(2, &again);
+        }
+        assert!(!versions.may_have(&all));
+        versions.withdrawn(&[2]);
         assert!(versions.under_way.is_empty() && versions.failed.is_empty());
     }
 
@@ -305,9 +286,9 @@ mod tests {
         assert!(!versions.may_have(&want(0, 50_000, Group::default())));
         let group = Group::default();
         for at in 0..=REMEMBERED as u64 {
-            versions.come_by_pieces(&facts(Oid::of(&at.to_le_bytes()), 2 * PIECE, &group), SLOW);
+            versions.comes_whole(&facts(Oid::of(&at.to_le_bytes()), 2 * PIECE, &group), SLOW);
         }
-        assert_eq!(versions.by_pieces.len(), REMEMBERED);
+        assert_eq!(versions.whole.len(), REMEMBERED);
     }
 
     fn facts(oid: Oid, size: u64, group: &Group) -> ObjectFacts<'_> {
@@ -349,81 +330,67 @@ mod tests {
     }
 
     #[test]
-    fn the_base_of_a_piece_is_what_lies_around_its_place() {
-        let beside = LEAST_BESIDE;
-        for (size, len, index, range) in [
-            (50_000, 40_000, 0, 0..40_000),
-            (3 * PIECE, 3 * PIECE, 0, 0..PIECE + beside),
-            (3 * PIECE, 3 * PIECE, 1, PIECE - beside..2 * PIECE + beside),
-            (3 * PIECE, 3 * PIECE, 2, 2 * PIECE - beside..3 * PIECE),
-            (3 * PIECE, 3 * PIECE - 20_000, 1, PIECE - 20_000..2 * PIECE + 20_000),
-            (3 * PIECE, 2 * PIECE, 1, PIECE - MOST_BESIDE..2 * PIECE),
-        ] {
-            assert_eq!(region(&Layout::of(size).unwrap(), index, len), range, "{size} {len} {index}");
+    fn an_object_of_several_pieces_is_of_no_use_but_as_a_delta_in_as_many_steps_as_the_network_likes() {
+        let (_folder, at) = folder(&[("old", 3 * PIECE)]);
+        let quick = Network { rate: 2.0 * OUTLINES_BELOW, round_trip: Duration::ZERO };
+        for (network, outlines) in [(SLOW, Some(MAX_OUTLINES)), (quick, Some(0)), (FAST, None)] {
+            let group = Group { destination: at("old"), ..Group::default() };
+            let base = sign(&whole(1, 3 * PIECE, group), network).map(|(base, _)| base);
+            let told = base.map(|base| {
+                assert!(base.request.is_guess && base.bytes.len() as u64 == 3 * PIECE);
+                base.request.outlines
+            });
+            assert_eq!(told, outlines, "{network:?}");
         }
-        let (_folder, at) = folder(&[("old", PIECE + PIECE / 2)]);
-        let group = Group { destination: at("old"), ..Group::default() };
-        let piece = |index| {
-            let (Want { tag, group, .. }, layout) =
-                (want(1, 3 * PIECE, group.clone()), Layout::of(3 * PIECE).unwrap());
-            let id = WantId::Piece { oid: Oid::of(b"it"), layout, index };
-            sign(&Want { group, value: Some([7; 32]), ..Want::new(tag, id) }, SLOW)
-        };
-        let lens = [0, 1, 2].map(|index| piece(index).map(|(base, _)| base.bytes.len() as u64));
-        assert_eq!(lens, [Some(PIECE + MOST_BESIDE), Some(PIECE / 2 + MOST_BESIDE), None]);
     }
 
     #[test]
     fn what_came_so_is_told_by_file() {
         let mut versions = OlderVersions::default();
-        for (tag, saved) in [(1, PIECE - 9), (2, PIECE - 5), (3, 0)] {
+        for (tag, saved) in [(1, PIECE - 9), (2, 0)] {
             let group = Group { path: b"file".to_vec(), ..Group::default() };
-            versions.requested(&want(tag, 2 * PIECE, group), base());
+            versions.requested(&want(tag, PIECE, group), base());
             versions.came(tag, PIECE, saved);
         }
         let MadeDeltas { files, saved, listed } = versions.made();
-        assert_eq!((*files, *saved, listed.len()), (1, 2 * PIECE - 14, 1));
+        assert_eq!((*files, *saved, listed.len()), (1, PIECE - 9, 1));
         let MadeDelta { path, base, made, came, .. } = &listed[0];
-        assert_eq!(
-            (&path[..], base.as_path(), *made, *came),
-            (&b"file"[..], Path::new("/old"), 2 * PIECE, 14)
-        );
-        assert_eq!([&b"it"[..], b"other"].map(|name| versions.saved(&Oid::of(name))), [2 * PIECE - 14, 0]);
+        assert_eq!((&path[..], base.as_path(), *made, *came), (&b"file"[..], Path::new("/old"), PIECE, 9));
+        assert_eq!([&b"it"[..], b"other"].map(|name| versions.saved(&Oid::of(name))), [PIECE - 9, 0]);
     }
 
     #[test]
-    fn a_file_of_few_pieces_comes_by_them_until_a_base_is_of_little_use() {
-        let (_folder, at) = folder(&[("old", 2 * PIECE), ("short", PIECE)]);
+    fn a_file_of_few_pieces_comes_as_one_delta_until_that_is_of_no_use() {
+        let (_folder, at) = folder(&[("old", 2 * PIECE), ("short", PIECE / 8)]);
         let oid = Oid::of(b"it");
         let lies = |name| Group { destination: at(name), ..Group::default() };
-        for (what, size, group, network, come) in [
+        for (what, size, group, network, comes) in [
             ("of two pieces", 2 * PIECE, lies("old"), SLOW, true),
             ("of one", PIECE, lies("old"), SLOW, false),
-            ("of many", MOST_BY_PIECES + 1, lies("old"), SLOW, false),
+            ("of many", MOST_WHOLE + 1, lies("old"), SLOW, false),
             ("nothing is here", 2 * PIECE, lies("not there"), SLOW, false),
-            ("nothing is in its place", 2 * PIECE, lies("short"), SLOW, false),
+            ("what is here is far shorter", 2 * PIECE, lies("short"), SLOW, false),
             ("it is fast", 2 * PIECE, lies("old"), FAST, false),
         ] {
             let mut versions = OlderVersions::default();
-            assert_eq!(versions.come_by_pieces(&facts(oid, size, &group), network), come, "{what}");
+            assert_eq!(versions.comes_whole(&facts(oid, size, &group), network), comes, "{what}");
         }
-        let (group, one) = (lies("old"), want(1, 2 * PIECE, lies("old")));
-        let behind = numbered(want(1, 3 * PIECE, lies("old")), 2);
-        let short = numbered(want(1, PIECE + 9, lies("old")), 1);
-        for (what, want, has_base, saved, come) in [
-            ("most was saved", &one, true, PIECE - 9, true),
-            ("little was saved", &one, true, PIECE / 2 - 1, false),
-            ("it had no base", &one, false, 0, false),
-            ("it is behind the older version's end", &behind, true, 0, true),
-            ("it is too short", &short, false, 0, true),
+        let (group, all) = (lies("old"), whole(1, 2 * PIECE, lies("old")));
+        for (what, has_base, end, comes) in [
+            ("it came", true, None, true),
+            ("the connection was lost", true, Some(Outcome::RetryLater(Duration::ZERO)), true),
+            ("too little is alike", true, Some(Outcome::NotHere), false),
+            ("it had no base", false, None, false),
         ] {
             let mut versions = OlderVersions::default();
-            assert!(versions.come_by_pieces(&facts(oid, 2 * PIECE, &group), SLOW));
-            versions.requested(want, base().filter(|_| has_base));
-            assert_eq!(versions.came(1, PIECE, saved), has_base);
-            assert_eq!(versions.come_by_pieces(&facts(oid, 2 * PIECE, &group), SLOW), come, "{what}");
-            assert_eq!(versions.may_have(&one), come, "{what}");
-            assert_eq!(versions.vain, 0, "{what}");
+            assert!(versions.comes_whole(&facts(oid, 2 * PIECE, &group), SLOW));
+            versions.requested(&all, base().filter(|_| has_base));
+            match end {
+                Some(outcome) => versions.ended(1, &outcome),
+                None => assert_eq!(versions.came(1, 2 * PIECE, PIECE), has_base),
+            }
+            assert_eq!(versions.comes_whole(&facts(oid, 2 * PIECE, &group), SLOW), comes, "{what}");
+            assert_eq!(versions.may_have(&all), comes, "{what}");
         }
     }
 }

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
+use futures_util::future::join_all;
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
@@ -28,10 +29,12 @@ use super::pieces::{self, Pieces};
 use super::stalls::Stalls;
 use crate::delta::made::MadeDeltas;
 use crate::policy::network::Network;
-use crate::policy::table::PROMISING_PART;
+use crate::policy::table::{PROMISING_PART, VERSION_GROWN};
 
 /// Parts of a recipe that wait for whoever reads them.
 const PARTS: usize = 8;
+/// KiB of older versions of objects that come as one delta, and of these, that are held at one time.
+const WHOLE_KIB: u32 = 32 << 10;
 /// Objects whose parameters are remembered.
 const OBJECTS: usize = 4096;
 
@@ -41,6 +44,8 @@ pub struct Adaptive {
     search: Search,
     shared: Arc<SharedDriver>,
     driver: OnceLock<mpsc::UnboundedSender<DriverMessage>>,
+    /// Room for what comes as one delta.
+    whole: Semaphore,
     token: CancellationToken,
     _end: DropGuard,
 }
@@ -102,7 +107,8 @@ impl Adaptive {
         let token = CancellationToken::new();
         let _end = token.clone().drop_guard();
         let (shared, driver) = (Arc::new(shared), OnceLock::new());
-        Arc::new(Self { network, search, shared, driver, token, _end })
+        let whole = Semaphore::new(WHOLE_KIB as usize);
+        Arc::new(Self { network, search, shared, driver, whole, token, _end })
     }
 
     /// Account of what was searched and found so far.
@@ -135,7 +141,7 @@ impl Adaptive {
         }
     }
 
-    /// Gives wants for files of few pieces their older versions as bases, as far as these are here and of use. Only peers to
+    /// Gives wants for all of a file its older version as base, as far as that is here and of use. Only peers to
     /// whom this machine's files may be known get their hashes.
     async fn add_bases(&self, mut wants: Vec<Want>) -> Vec<Want> {
         let network = self.network(&self.network.state().path);
@@ -169,12 +175,28 @@ impl Adaptive {
         wants
     }
 
-    /// True if the pieces of an object come as deltas of its older version.
-    fn comes_by_pieces(&self, facts: &ObjectFacts<'_>, path: &PathState) -> bool {
-        let network = self.network(path);
+    /// True if an object comes as one delta of its older version.
+    fn comes_whole(&self, facts: &ObjectFacts<'_>) -> bool {
+        let state = self.network.state();
+        let network = self.network(&state.path);
         self.search.scope.beyond_destination
+            && state.makes_deltas
             && network.is_slow()
-            && lock(&self.shared.older).come_by_pieces(facts, network)
+            && lock(&self.shared.older).comes_whole(facts, network)
+    }
+
+    /// Requests an object as one delta, once there is room for its older version and what is made of it.
+    async fn bring_whole(&self, want: Want, context: &Context, sink: &Arc<dyn Sink>) {
+        let kib = u32::try_from(want.id.len() * (VERSION_GROWN + 1) >> 10).unwrap_or(u32::MAX);
+        // It is never closed.
+        let _room = self.whole.acquire_many(kib.clamp(1, WHOLE_KIB)).await;
+        let tag = want.tag;
+        let wants = self.add_bases(vec![want]).await;
+        if wants.iter().all(|want| want.base.is_none()) {
+            return sink.outcome(tag, Outcome::NotHere);
+        }
+        let sink = PieceSink::new(&wants, Arc::clone(sink), Arc::clone(&self.shared));
+        self.network.get(wants, context, Arc::new(sink)).await;
     }
 
     /// Hands something to the driver, which runs from the first chunk on.
@@ -203,8 +225,8 @@ fn is_promising(facts: &ObjectFacts<'_>) -> bool {
 }
 
 /// True if the driver chooses where a want comes from.
-const fn is_chunk(want: &Want) -> bool {
-    matches!(want.id, WantId::Chunk { .. }) && want.origin.is_some()
+fn is_chunk(want: &Want) -> bool {
+    matches!(want.id, WantId::Chunk { .. }) && want.origin.is_some() && want.whole_object().is_none()
 }
 
 impl Adaptive {
@@ -216,9 +238,6 @@ impl Adaptive {
     /// True if the rest of an object is better drawn by its recipe.
     fn wants_recipe(&self, facts: &ObjectFacts<'_>) -> bool {
         let path = self.network.state().path;
-        if self.comes_by_pieces(facts, &path) {
-            return false;
-        }
         let wanted = self.shared.meter().wants_recipe(facts, is_promising, &path, self.shared.now());
         if let Some(MeteredWant { kept }) = wanted {
             lock(&self.shared.pieces).question(facts.oid, facts.asked_as);
@@ -232,6 +251,7 @@ impl Adaptive {
 impl Root for Adaptive {
     fn advise(&self, facts: &ObjectFacts<'_>) -> Advice {
         let way = match facts.open {
+            OpenWays { whole: true, .. } if self.comes_whole(facts) => RestWay::Whole,
             OpenWays { samples: true, .. } if self.wants_samples(facts) => RestWay::Samples,
             OpenWays { recipe: true, .. } if self.wants_recipe(facts) => RestWay::Recipe,
             _ => RestWay::Pieces,
@@ -293,7 +313,10 @@ impl Source for Adaptive {
 
     fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
         let (chunks, others): (Vec<_>, Vec<_>) = wants.into_iter().partition(is_chunk);
+        let (whole, others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|want| want.whole_object().is_some());
         Box::pin(async move {
+            let made = join_all(whole.into_iter().map(|want| self.bring_whole(want, context, &sink)));
             let brought = async {
                 if !others.is_empty() {
                     let others = self.add_bases(others).await;
@@ -311,7 +334,7 @@ impl Source for Adaptive {
                     let _ = end.await;
                 }
             };
-            tokio::join!(brought, chosen);
+            tokio::join!(brought, chosen, made);
         })
     }
 

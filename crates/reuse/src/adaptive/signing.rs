@@ -2,17 +2,31 @@
 
 use std::sync::Arc;
 
+use towpath_content::delta::exchange::{Base, MAX_OUTLINES, Request, SignedParts};
 use towpath_content::delta::{self, Hints};
 use towpath_transfer::SignedBase;
 
 use super::neighbours::Region;
 use crate::disk_search;
+use crate::policy::network::Network;
 
-/// A region, signed for `len` bytes that likely resemble it, of which so much is known. What cannot be read helps nobody.
-pub(super) fn signed_base(region: &Region, len: u64, hints: &Hints) -> Option<Arc<SignedBase>> {
+/// A region, signed for `len` bytes that likely resemble it, in one step. What cannot be read helps nobody.
+pub(super) fn signed_base(region: &Region, len: u64) -> Option<Arc<SignedBase>> {
     let bytes = disk_search::read(&region.path, &region.range).ok()?;
     let target = usize::try_from(len).ok()?;
-    let block = delta::block_len(bytes.len(), target, hints);
-    let signature = delta::Signature::of(&bytes, block, target).ok()?.to_bytes().into();
-    Some(Arc::new(SignedBase { bytes: bytes.into(), signature }))
+    let block = delta::block_len(bytes.len(), target, &Hints::default());
+    let signature = delta::Signature::of(&bytes, block, target).ok()?.to_bytes();
+    let request = Request { base: Base::Signature(signature), is_guess: false, outlines: 0 };
+    Some(Arc::new(SignedBase { bytes: bytes.into(), request }))
+}
+
+/// An older version, signed as copies sign theirs for all of an object of `len` bytes. That is of no use but as a delta, which comes in
+/// steps if the network likes that.
+pub(super) fn signed_whole(region: &Region, len: u64, network: Network) -> Option<Arc<SignedBase>> {
+    let bytes = disk_search::read(&region.path, &region.range).ok()?;
+    let in_steps = network.likes_outlines();
+    let signature = SignedParts::new(bytes.len() as u64, len, 1)?.sign(0, &bytes, in_steps)?;
+    let outlines = if in_steps { MAX_OUTLINES } else { 0 };
+    let request = Request { base: Base::Signature(signature), is_guess: true, outlines };
+    Some(Arc::new(SignedBase { bytes: bytes.into(), request }))
 }

@@ -9,7 +9,7 @@ pub const MOST_LISTED: usize = 64;
 /// common, [`Resemblance::name`](crate::candidates::rules::Resemblance::name).
 pub const IN_PLACE: &str = "in_place";
 
-/// A file that came so, or the pieces of it that did.
+/// A file that came so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadeDelta {
     /// Its path at the source.
@@ -36,18 +36,12 @@ pub struct MadeDeltas {
 }
 
 impl MadeDeltas {
-    /// Adds a file, or if that was added before, more of it.
-    pub fn add(&mut self, delta: MadeDelta, is_new: bool) {
-        self.files += u64::from(is_new);
+    /// Adds a file.
+    pub fn add(&mut self, delta: MadeDelta) {
+        self.files += 1;
         self.saved += delta.made.saturating_sub(delta.came);
-        let is_it = |listed: &MadeDelta| listed.path == delta.path && listed.base == delta.base;
-        match self.listed.iter().position(is_it).filter(|_| !is_new) {
-            Some(at) => {
-                let listed = &mut self.listed[at];
-                (listed.made, listed.came) = (listed.made + delta.made, listed.came + delta.came);
-            }
-            None if is_new && self.listed.len() < MOST_LISTED => self.listed.push(delta),
-            None => {}
+        if self.listed.len() < MOST_LISTED {
+            self.listed.push(delta);
         }
     }
 
@@ -71,17 +65,15 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_a_file_are_one_and_no_more_are_listed_than_people_read() {
+    fn no_more_are_listed_than_people_read() {
         let mut made = MadeDeltas::default();
-        made.add(delta("a", 100, 10), true);
-        made.add(delta("a", 50, 7), false);
-        assert_eq!(made, MadeDeltas { files: 1, saved: 133, listed: vec![delta("a", 150, 17)] });
-        made.add(delta("a", 9, 9), true);
+        made.add(delta("a", 100, 10));
+        assert_eq!(made, MadeDeltas { files: 1, saved: 90, listed: vec![delta("a", 100, 10)] });
+        made.add(delta("a", 9, 9));
         assert_eq!(made.listed.len(), 2, "another file of the same name");
-        (0..MOST_LISTED).for_each(|at| made.add(delta(&at.to_string(), 2, 1), true));
-        made.add(delta("63", 3, 1), false);
-        assert_eq!((made.files, made.saved, made.listed.len()), (66, 199, MOST_LISTED));
+        (0..MOST_LISTED).for_each(|at| made.add(delta(&at.to_string(), 2, 1)));
+        assert_eq!((made.files, made.saved, made.listed.len()), (66, 154, MOST_LISTED));
         let all = made.clone().and(made);
-        assert_eq!((all.files, all.saved, all.listed.len()), (132, 398, MOST_LISTED));
+        assert_eq!((all.files, all.saved, all.listed.len()), (132, 308, MOST_LISTED));
     }
 }

@@ -170,12 +170,9 @@ table! {
         OUTLINES_BELOW: f64 = 4e6, "MB/s",
             "deltas come in steps, as a round trip costs less than literals that it saves",
             "[attempts](../results/attempts.md#copies-deltas-and-packing)";
-        MOST_BY_PIECES: u64 = 4 << 20, "bytes",
-            "the pieces of a file of at most so many come as deltas of those of its older version; of a larger one the recipe tells what is alike",
+        MOST_WHOLE: u64 = 4 << 20, "bytes",
+            "a file of at most so many comes as one delta of its older version; of a larger one the recipe tells what is alike",
             "[delta](../results/delta.md#small-files-by-ticket)";
-        PIECE_SPACING: u32 = 64 << 10, "bytes",
-            "a piece that is not in its place is expected to differ in one place of each so many",
-            "a guess";
         LEAST_DELTA: u64 = 1 << 10, "bytes",
             "a chunk or region of fewer bytes is not worth a signature",
             "not by itself";

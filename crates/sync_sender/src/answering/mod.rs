@@ -134,7 +134,7 @@ impl WantedFile {
     fn may_have_base(&mut self, request: &Request) -> bool {
         match request.base {
             Base::Named(oid) => *self.base.get_or_insert(oid) == oid,
-            Base::Signature(_) | Base::Parts { .. } => true,
+            Base::Signature(_) | Base::Parts { .. } | Base::Outlined { .. } => true,
         }
     }
 }

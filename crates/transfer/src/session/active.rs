@@ -19,6 +19,8 @@ use crate::object::ObjectInFlight;
 pub(super) struct Active {
     pub(super) object: Arc<ObjectInFlight>,
     pub(super) recipe: Option<RecipeClaim>,
+    /// It was wanted as one run.
+    pub(super) tried_whole: bool,
     /// State of the request for its recipe.
     pub(super) request: RecipeRequest,
     /// State of the question for the values of its pieces.
@@ -89,6 +91,7 @@ impl Active {
             object: Arc::clone(object),
             request: if early || recipe.is_some() { RecipeRequest::Over } else { RecipeRequest::No },
             recipe,
+            tried_whole: false,
             values: ValuesRequest::No,
             sampled: Sampled::No,
             cursor: 0,

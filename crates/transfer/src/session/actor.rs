@@ -122,7 +122,8 @@ impl Actor {
             if idle_end.is_some_and(|end| Instant::now() >= end) {
                 self.go_on_comparing();
             }
-            self.rounds.look(&mut self.table, &self.questions, Instant::now());
+            let whole = self.rounds.look(&mut self.table, &self.questions, Instant::now());
+            whole.into_iter().for_each(|key| self.advance(key));
             self.calls.ask(&mut self.table);
             self.entry_calls.ask(&mut self.entries);
             if self.table.ledger.requested().whole == 0 {
@@ -348,6 +349,8 @@ impl Actor {
             match want.id {
                 WantId::Piece { .. } => self.table.finish(position.object, Err(why())),
                 WantId::Chunk { .. } | WantId::Block { .. } => {
+                    let active = self.table.objects.get_mut(&position.object);
+                    active.into_iter().for_each(Active::give_up_whole);
                     self.table.fall_back(position, want.id.len());
                     self.plan(position.object);
                 }

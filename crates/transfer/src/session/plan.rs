@@ -169,7 +169,10 @@ impl ObjectTable {
             position.offset / layout.piece_len()..(position.offset + len).div_ceil(layout.piece_len())
         {
             let range = layout.range(index);
-            if self.ledger.coverage().have(position.object).is_none_or(|have| !have.covers(&range)) {
+            let is_compared =
+                self.objects.get(&position.object).is_some_and(|active| active.is_compared(index));
+            let have = self.ledger.coverage().have(position.object);
+            if !is_compared && have.is_none_or(|have| !have.covers(&range)) {
                 self.add(position.object, WantId::Piece { oid, layout, index }, range.start, now);
             }
         }
@@ -198,6 +201,12 @@ impl ObjectTable {
 }
 
 impl Active {
+    /// True if a piece is about to be compared, and wanted only if it is not in its place.
+    fn is_compared(&self, index: u64) -> bool {
+        let is_under_way = self.rechecking.contains_key(&index) || self.comparison.is_left(index);
+        self.recipe.is_none() && is_under_way
+    }
+
     /// True if nothing but chunks is left to plan.
     fn is_at_chunks(&self) -> bool {
         self.recipe.is_some() && self.object.layout().is_some_and(|layout| self.cursor >= layout.count())

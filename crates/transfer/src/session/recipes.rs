@@ -4,8 +4,14 @@
 //!
 //! Pieces go on meanwhile, so nothing waits for a recipe. If none is to be had, pieces bring the
 //! rest, and it is not requested again. How many recipes are requested and kept at once is limited.
+//!
+//! Where the root finds that an object is best had as one run, as a delta of its older version, no recipe is needed: one chunk is all
+//! of it. If nobody makes a delta of little, the object goes on as ever.
 
 use std::time::{Duration, Instant};
+
+use towpath_content::Oid;
+use towpath_content::chunking::MAX_CHUNK_LEN;
 
 use super::RecipeClaim;
 use super::active::{Active, ObjectPhase};
@@ -31,10 +37,17 @@ const LEAST_CHUNK: u64 = 4 << 10;
 
 impl Rounds {
     /// Asks the root, now and then, for its advice, and for the recipes of those that it advises.
-    pub(super) fn look(&mut self, table: &mut ObjectTable, questions: &Questions, now: Instant) {
+    /// Returns those that are wanted as one run from now on.
+    pub(super) fn look(
+        &mut self,
+        table: &mut ObjectTable,
+        questions: &Questions,
+        now: Instant,
+    ) -> Vec<ObjectKey> {
+        let mut whole = Vec::new();
         if now < self.next {
             self.is_due = true;
-            return;
+            return whole;
         }
         self.next = now + PAUSE;
         let mut requested =
@@ -44,12 +57,17 @@ impl Rounds {
         // A network may be so slow that nothing else happens for a second.
         self.is_due = !round.is_empty();
         for key in round {
+            if table.want_whole(key) {
+                whole.push(key);
+                continue;
+            }
             let more = table.objects.get(&key).map_or(0, Active::chunks_at_most);
             if requested < QUESTIONS && chunks + more <= CHUNKS && is_wanted(table, key) {
                 (requested, chunks) = (requested + 1, chunks + more);
                 ask_for_recipe(table, questions, key);
             }
         }
+        whole
     }
 
     /// The objects whose turn it is.
@@ -107,6 +125,19 @@ impl ObjectTable {
         false
     }
 
+    /// If the root likes an object as one run, it is wanted so from now on; true if so.
+    pub(super) fn want_whole(&mut self, key: ObjectKey) -> bool {
+        if !self.objects.get(&key).is_some_and(Active::may_be_whole) {
+            return false;
+        }
+        let Some(facts) = self.facts(key, OpenWays::WHOLE) else { return false };
+        let claim = RecipeClaim::whole(&facts.oid, facts.size);
+        let claim = claim.filter(|_| self.root.advise(&facts).way == RestWay::Whole);
+        let (Some(claim), Some(active)) = (claim, self.objects.get_mut(&key)) else { return false };
+        (active.tried_whole, active.request) = (true, RecipeRequest::Over);
+        self.switch(key, claim)
+    }
+
     /// Before chunks are wanted: whether the root likes them all at once.
     pub(super) fn learn_how_chunks_come(&mut self, key: ObjectKey) {
         if let Some(facts) = self.facts(key, OpenWays::default()) {
@@ -146,6 +177,21 @@ impl ObjectTable {
 }
 
 impl Active {
+    /// True if it may be wanted as one run.
+    fn may_be_whole(&self) -> bool {
+        let is_untried = !self.tried_whole && self.recipe.is_none() && self.part.is_none();
+        let is_short = self.object.layout().is_some_and(|it| it.size() <= MAX_CHUNK_LEN.into());
+        is_untried && is_short && self.may_be_switched() && self.object.all_values().is_some()
+    }
+
+    /// Nobody brings it as one run: it goes on as ever.
+    pub(super) fn give_up_whole(&mut self) {
+        let is_whole = |oid: Oid| self.recipe.as_ref().is_some_and(|recipe| recipe.is_whole(&oid));
+        if self.object.content().is_some_and(is_whole) {
+            (self.recipe, self.next_chunk, self.request) = (None, 0, RecipeRequest::No);
+        }
+    }
+
     /// Chunks of its recipe, or of the one that may come.
     fn chunks_in_use(&self) -> usize {
         match (&self.recipe, self.request) {

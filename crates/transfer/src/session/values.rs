@@ -56,6 +56,7 @@ impl Actor {
                 return self.table.finish(key, Err(error));
             }
             active.phase = ObjectPhase::Fetching;
+            self.table.want_whole(key);
             self.advance(key);
         }
         for delivery in self.table.unproved.take(key, |_| true) {

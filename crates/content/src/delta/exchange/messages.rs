@@ -3,12 +3,13 @@
 use crate::Oid;
 use crate::codec::{DecodeError, Reader, Writer, invalid};
 
-use super::parts::MAX_PARTS;
-use super::{MAX_OUTLINES, MAX_RUN_LEN, MAX_SIGNATURE_LEN, MAX_WHOLE_LEN};
+use super::parts::{MAX_PART_LEN, MAX_PARTS};
+use super::{MAX_OUTLINE_LEN, MAX_OUTLINES, MAX_RUN_LEN, MAX_SIGNATURE_LEN, MAX_WHOLE_LEN};
 
 const SIGNATURE: u8 = 0;
 const NAMED: u8 = 1;
 const PARTS: u8 = 2;
+const OUTLINED: u8 = 3;
 
 /// From the requester, first: a file is wanted, and this is here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,15 @@ pub enum Base {
         count: u64,
         /// Signatures that follow at once.
         ahead: u64,
+    },
+    /// Outlines that came of it, as one part, and the signature of what they leave: the next step, requested by itself.
+    Outlined {
+        /// Bytes of the base.
+        base_len: u64,
+        /// The outlines, in their order; one or more.
+        outlines: Vec<Vec<u8>>,
+        /// Signature of what they leave.
+        signature: Vec<u8>,
     },
 }
 
@@ -113,7 +123,22 @@ impl Base {
 
     /// Bytes of the signature.
     pub const fn signature_len(&self) -> usize {
-        if let Self::Signature(signature) = self { signature.len() } else { 0 }
+        match self {
+            Self::Signature(signature) | Self::Outlined { signature, .. } => signature.len(),
+            Self::Named(_) | Self::Parts { .. } => 0,
+        }
+    }
+
+    fn read_outlined(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let base_len = reader.bounded("base bytes", MAX_PART_LEN)?;
+        let count = reader.bounded("outlines that came", MAX_OUTLINES as u64)?;
+        if count == 0 {
+            return Err(invalid("outlines that came", "are none"));
+        }
+        let outline = |_| Ok(reader.bytes("outline", MAX_OUTLINE_LEN)?.to_vec());
+        let outlines = (0..count).map(outline).collect::<Result<_, DecodeError>>()?;
+        let signature = rest(reader, "signature", MAX_SIGNATURE_LEN)?.to_vec();
+        Ok(Self::Outlined { base_len, outlines, signature })
     }
 }
 
@@ -165,12 +190,20 @@ impl Request {
             Base::Signature(_) => SIGNATURE,
             Base::Named(_) => NAMED,
             Base::Parts { .. } => PARTS,
+            Base::Outlined { .. } => OUTLINED,
         };
         writer.u8(kind).u8(self.is_guess.into()).varint(self.outlines as u64);
         match &self.base {
             Base::Signature(signature) => drop(writer.raw(signature)),
             Base::Named(oid) => oid.encode(&mut writer),
             Base::Parts { count, ahead } => drop(writer.varint(*count).varint(*ahead)),
+            Base::Outlined { base_len, outlines, signature } => {
+                writer.varint(*base_len).varint(outlines.len() as u64);
+                for outline in outlines {
+                    writer.bytes(outline);
+                }
+                writer.raw(signature);
+            }
         }
         writer.into_bytes()
     }
@@ -192,6 +225,7 @@ impl Request {
                 }
                 Base::Parts { count, ahead }
             }
+            OUTLINED => Base::read_outlined(&mut reader)?,
             _ => return Err(invalid("base", "is of no known kind")),
         };
         reader.finish()?;

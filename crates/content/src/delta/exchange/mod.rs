@@ -22,6 +22,8 @@
 //! | [`PatchParts`] | the same for patches |
 //! | [`refine`] | which literals come in a step more |
 //!
+//! A step may be requested by itself, with the outlines that came before ([`Base::Outlined`]): then a responder keeps nothing.
+//!
 //! Whoever drives a machine calls `poll` and does what it says until it says `Wait`, `AwaitSignature` or an end. Each of
 //! these calls is answered by one method, named at the action.
 //!
@@ -74,6 +76,8 @@ use parts::MAX_PART_LEN;
 
 /// Outlines of a part, at most.
 pub const MAX_OUTLINES: usize = 2;
+/// Bytes of an outline in a request, at most: that of a base of 16384 blocks has half as many ops of some four bytes.
+pub const MAX_OUTLINE_LEN: usize = 64 << 10;
 /// Bytes of a signature in a message, at most: a head and 16384 blocks.
 pub const MAX_SIGNATURE_LEN: usize = 7 + MAX_SIGNED_BLOCKS * 12;
 /// Blocks of such a signature.

@@ -95,6 +95,12 @@ fn rests(outlines: &[CopyOps], len: usize) -> Option<Vec<Unmatched>> {
     Some(rests)
 }
 
+/// Bytes of the regions that each of these outlines is of; none if they are no outlines of a base of `len` bytes.
+pub(super) fn regions(outlines: &[Vec<u8>], len: u64) -> Option<Vec<usize>> {
+    let rests = rests(&read(outlines)?, usize::try_from(len).ok()?)?;
+    Some(rests.iter().take(outlines.len()).map(Unmatched::len).collect())
+}
+
 fn read(outlines: &[Vec<u8>]) -> Option<Vec<CopyOps>> {
     outlines.iter().map(|outline| CopyOps::from_bytes(outline).ok()).collect()
 }

@@ -4,14 +4,17 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::{
-    Base, DeltaRun, DeltaStep, MAX_OUTLINED_LEN, MAX_OUTLINES, MAX_STEP_LEN, MAX_UNPACKED_LEN, NextSignature,
-    NotDue, PatchParts, Reply, Request, SignedParts, StepOf, refine,
+    Base, DeltaRun, DeltaStep, MAX_OUTLINE_LEN, MAX_OUTLINED_LEN, MAX_OUTLINES, MAX_STEP_LEN,
+    MAX_UNPACKED_LEN, NextSignature, NotDue, PatchParts, Reply, Request, SignedParts, StepOf, refine,
 };
 
 /// See the head of the exchange.
 #[derive(Debug)]
 pub struct Requester {
     described: AskedBase,
+    is_guess: bool,
+    /// Outlines of a part that it answers.
+    most: usize,
     /// Bytes of the base.
     base_len: u64,
     state: RequesterState,
@@ -70,7 +73,7 @@ pub enum RequesterEnd {
 }
 
 /// Description of the base in the request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum AskedBase {
     Named,
     /// In so many parts, of which so many signatures go ahead of the reply.
@@ -78,6 +81,8 @@ enum AskedBase {
         count: u64,
         ahead: u64,
     },
+    /// As one part, of which these outlines came.
+    Outlined(Vec<Vec<u8>>),
 }
 
 #[derive(Debug)]
@@ -166,13 +171,15 @@ impl PartCut {
 
 impl Requester {
     /// For a file that was requested so, with a base of so many bytes.
-    pub const fn new(request: &Request, base_len: u64) -> Self {
-        let described = match request.base {
+    pub fn new(request: &Request, base_len: u64) -> Self {
+        let described = match &request.base {
             Base::Named(_) => AskedBase::Named,
             Base::Signature(_) => AskedBase::Signed { count: 1, ahead: 1 },
-            Base::Parts { count, ahead } => AskedBase::Signed { count, ahead },
+            Base::Parts { count, ahead } => AskedBase::Signed { count: *count, ahead: *ahead },
+            Base::Outlined { outlines, .. } => AskedBase::Outlined(outlines.clone()),
         };
-        Self { described, base_len, state: RequesterState::Asked, outbox: VecDeque::new() }
+        let (is_guess, most) = (request.is_guess, request.outlines);
+        Self { described, is_guess, most, base_len, state: RequesterState::Asked, outbox: VecDeque::new() }
     }
 
     const fn has_named(&self) -> bool {
@@ -196,7 +203,7 @@ impl Requester {
             Reply::GivenUp => RequesterEnd::GivenUp,
             Reply::Whole(bytes) => {
                 let mut receiving = self.receiving(size)?;
-                if receiving.cut.count() != 1 {
+                if receiving.cut.count() != 1 || !receiving.outlined.is_empty() {
                     return Err(NotDue("parts that came as one"));
                 }
                 receiving.next = 1;
@@ -214,23 +221,23 @@ impl Requester {
     }
 
     fn receiving(&self, size: u64) -> Result<ReceivedParts, NotDue> {
-        let (cut, signed) = match self.described {
-            AskedBase::Named => {
-                let parts = PatchParts::new(self.base_len, size);
-                (parts.map(PartCut::Patches), 0)
-            }
-            AskedBase::Signed { count, ahead } => {
-                let parts = SignedParts::new(self.base_len, size, count);
-                (parts.map(PartCut::Signed), ahead)
+        let signed_parts = |count| SignedParts::new(self.base_len, size, count).map(PartCut::Signed);
+        let mut outlined = VecDeque::new();
+        let (cut, signed) = match &self.described {
+            AskedBase::Named => (PatchParts::new(self.base_len, size).map(PartCut::Patches), 0),
+            AskedBase::Signed { count, ahead } => (signed_parts(*count), *ahead),
+            AskedBase::Outlined(outlines) => {
+                outlined.push_back(PartSteps { index: 0, outlines: outlines.clone() });
+                (signed_parts(1), 1)
             }
         };
         let cut = cut.ok_or(NotDue("parts that are too many or too long"))?;
         Ok(ReceivedParts {
             cut,
-            next: 0,
+            next: outlined.len() as u64,
             signed,
             made: 0,
-            outlined: VecDeque::new(),
+            outlined,
             step: Vec::new(),
             tasks: VecDeque::new(),
             in_steps: false,
@@ -294,6 +301,17 @@ impl Requester {
     /// The file is not wanted so any more. Signatures that are owed are refused.
     pub fn abandon(&mut self) {
         self.give_up();
+    }
+
+    /// The request for the next step by itself, with a signature that was to be sent; none if the file does not come as one part, or
+    /// an outline is too long.
+    pub fn ask_anew(&self, signature: Vec<u8>) -> Option<Request> {
+        let RequesterState::Receiving(receiving) = &self.state else { return None };
+        let outlines = receiving.outlined.front().filter(|_| receiving.cut.count() == 1)?.outlines.clone();
+        let (base_len, is_guess) = (self.base_len, self.is_guess);
+        let fits = outlines.iter().all(|outline| outline.len() <= MAX_OUTLINE_LEN);
+        let base = Base::Outlined { base_len, outlines, signature };
+        fits.then_some(Request { base, is_guess, outlines: self.most })
     }
 
     /// Bytes that are held until the next message.

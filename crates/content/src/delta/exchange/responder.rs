@@ -7,6 +7,7 @@ use crate::Oid;
 
 use super::{
     Base, DeltaRun, DeltaStep, MAX_RUN_LEN, MAX_WHOLE_LEN, NextSignature, PatchParts, Reply, Request, parts,
+    refine,
 };
 use delta_parts::DeltaParts;
 
@@ -69,19 +70,49 @@ struct StepInRuns {
 impl Responder {
     /// For a file of this name and of so many bytes, which was requested so.
     pub fn new(request: Request, oid: &Oid, size: u64) -> Self {
-        let Request { base, is_guess, outlines } = request;
-        let (reply, sending, state) = (None, None, ResponderState::Ended);
-        let mut responder = Self { size, is_guess, outlines, reply, sending, state };
-        match base {
+        let mut responder = Self::idle(&request, size);
+        match request.base {
             Base::Named(base) if base == *oid => responder.end(Reply::Same),
             Base::Named(base) => responder.state = ResponderState::Finding(base),
             Base::Signature(signature) if size <= SMALL => {
                 responder.state = ResponderState::Small { signature }
             }
-            Base::Signature(signature) => responder.begin_deltas(1, Some(signature), 0),
             Base::Parts { count, ahead } => responder.begin_deltas(count, None, ahead),
+            step => responder.begin_step(step),
         }
         responder
+    }
+
+    /// For one step towards `size` bytes, requested by itself: there is no reply but its runs. None if it is no step.
+    pub fn of_step(request: Request, size: u64) -> Option<Self> {
+        let mut responder = Self::idle(&request, size);
+        responder.begin_step(request.base);
+        (responder.reply.take() == Some(Reply::InParts)).then_some(responder)
+    }
+
+    const fn idle(request: &Request, size: u64) -> Self {
+        let (reply, sending, state) = (None, None, ResponderState::Ended);
+        Self { size, is_guess: request.is_guess, outlines: request.outlines, reply, sending, state }
+    }
+
+    fn begin_step(&mut self, base: Base) {
+        match base {
+            Base::Signature(signature) => self.begin_deltas(1, Some(signature), 0),
+            Base::Outlined { base_len, outlines, signature } => self.go_on(base_len, outlines, signature),
+            Base::Named(_) | Base::Parts { .. } => {}
+        }
+    }
+
+    /// Goes on behind outlines of the one part.
+    fn go_on(&mut self, base_len: u64, outlines: Vec<Vec<u8>>, signature: Vec<u8>) {
+        let Some(regions) = refine::regions(&outlines, base_len).filter(|_| parts::fit(self.size, 1)) else {
+            return self.end(Reply::GivenUp);
+        };
+        let (outlines, policy) =
+            (outlines.into_iter().zip(regions).collect(), (self.outlines, self.is_guess));
+        self.reply = Some(Reply::InParts);
+        self.state =
+            ResponderState::Deltas(DeltaParts::behind_outlines(self.size, outlines, signature, policy));
     }
 
     fn end(&mut self, reply: Reply) {

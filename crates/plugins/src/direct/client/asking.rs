@@ -14,12 +14,12 @@ use towpath_content::lock::lock;
 use towpath_protocol::callers::Answers;
 use towpath_protocol::requests::GetRequest;
 use towpath_protocol::session::Question;
-use towpath_protocol::wire::{Describe, MAX_BASES, MAX_WANTS, oid_field};
+use towpath_protocol::wire::{Describe, oid_field};
 use towpath_protocol::{Peer, PeerUse, Stall};
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::source::{Backlog, Query, Sink, SourceState};
 use towpath_transfer::{
-    BoxFuture, Context, Delivery, Description, FirstPiece, Outcome, Source, SourceId, Tag, Want, WantId,
+    BoxFuture, Context, Delivery, Description, FirstPiece, Outcome, Source, SourceId, Tag, Want,
 };
 
 use super::{Direct, LOOK_EVERY, PAUSE};
@@ -142,14 +142,11 @@ impl Direct {
             sink.outcome(want.tag, Outcome::Cancelled);
         }
         if !peer.has_deltas() {
+            let is_guess = |want: &mut Want| want.base.as_ref().is_some_and(|base| base.request.is_guess);
+            wants.extract_if(.., is_guess).for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
             wants.iter_mut().for_each(|want| want.base = None);
         }
-        // Each piece has a base of its own, which all find room.
-        let is_based = |want: &Want| want.base.is_some() && matches!(want.id, WantId::Piece { .. });
-        let has_based = wants.iter().any(is_based);
-        let most = if has_based { MAX_BASES } else { MAX_WANTS };
-        let parts = wants.chunks(most).map(<[Want]>::to_vec);
-        let requests = parts.map(|wants| GetRequest::new(&context.root, wants, by_bytes));
+        let requests = GetRequest::all(&context.root, wants, by_bytes).into_iter();
         let asked = join_all(requests.map(|request| peer.get(request, Arc::clone(&sink))));
         tokio::join!(asked, async {
             if let Some(claimed) = claimed {
@@ -238,6 +235,7 @@ impl Source for Direct {
             path: self.path(),
             trouble: lock(&self.last_error).clone(),
             is_encrypted: self.slots.peers().all(|peer| peer.is_encrypted()),
+            makes_deltas: true,
             price: self.price(),
             ..SourceState::of_window(self.slots.window())
         }

@@ -2,6 +2,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use towpath_content::delta::exchange::{Base, Request};
 use towpath_transfer::source::{Backlog, Query};
 use towpath_transfer::want::{Origin, SignedBase};
 use towpath_transfer::{BoxFuture, Context, Description, SourceState};
@@ -289,7 +290,8 @@ fn a_chunk_whose_place_is_known_is_put_together_of_what_two_have() {
         table.answered(now, key as u32, Some(SourceHolding::Parts(vec![has])));
     }
     let id = WantId::Chunk { hash: *Oid::of(&data).digest(), len: len as u32 };
-    let base = Some(Arc::new(SignedBase { bytes: Bytes::new(), signature: Bytes::new() }));
+    let request = Request { base: Base::Signature(Vec::new()), is_guess: false, outlines: 0 };
+    let base = Some(Arc::new(SignedBase { bytes: Bytes::new(), request }));
     let origin = Some(Origin { oid, offset: 0 });
     table.want(now, &oid, vec![Want { origin, base, ..Want::new(7, id) }], Arc::new(Nobody));
     let asked = |order| match order {

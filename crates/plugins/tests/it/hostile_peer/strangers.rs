@@ -18,9 +18,7 @@ use crate::support::*;
 fn long_wants() -> Vec<WireWant> {
     let wanted = || WireWant {
         oid: Bytes::from(vec![1; 33]),
-        offset: Some(0),
-        len: 1,
-        basis: Some(Bytes::from(vec![7; 16 << 10])),
+        chunk: Bytes::from(vec![7; 16 << 10]),
         ..WireWant::default()
     };
     (0..64).map(|_| wanted()).collect()

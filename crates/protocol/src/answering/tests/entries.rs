@@ -4,7 +4,7 @@ use towpath_content::delta::exchange::{Base, MAX_SIGNATURE_LEN, Request};
 use towpath_transfer::offer::EntryQuery;
 
 use super::*;
-use crate::wire::{MAX_ENTRIES, MAX_ENTRY_BASES, WireSignature};
+use crate::wire::{MAX_BASES_LEN, MAX_ENTRIES, WireSignature};
 
 /// Somebody whom an offer answers.
 fn asker() -> Answering {
@@ -85,7 +85,7 @@ fn requests_that_no_asker_makes_end_the_connection() {
     assert!(asks(asker().take(Body::Get(get(limit)), &Keys)).is_ok());
     for (get, words) in [
         (get(vec![entry(1); MAX_ENTRIES + 1]), "entries with"),
-        (get(vec![signed(MAX_ENTRY_BASES / 2), signed(MAX_ENTRY_BASES / 2)]), "entries with"),
+        (get(vec![signed(MAX_BASES_LEN / 2), signed(MAX_BASES_LEN / 2)]), "entries with"),
         (Get { root, ..get(vec![entry(1)]) }, "under a root"),
         (get(vec![entry(1), piece(&ROOT, 0)]), "something else"),
         (get(vec![piece(&ROOT, 0), entry(1)]), "something else"),
@@ -104,14 +104,14 @@ fn requests_that_no_asker_makes_end_the_connection() {
 #[test]
 fn bases_that_are_kept_are_bounded_apart_from_other_requests() {
     let (mut answering, received) = (asker(), Received::default());
-    let rest = MAX_ENTRY_BASES - MAX_SIGNATURE_LEN - 6;
+    let rest = MAX_BASES_LEN - MAX_SIGNATURE_LEN - 6;
     let long = |request| ask(request, vec![signed(MAX_SIGNATURE_LEN), signed(rest)]);
     let mut kept = 0;
     while let Ok(asked) = asks(answering.take(received.read(long(kept)), &Keys)) {
         assert!(asked.len() == 2 && received.held() == 0);
         kept += 1;
     }
-    assert_eq!(kept as usize, MOST_ASKED / MAX_ENTRY_BASES - 1);
+    assert_eq!(kept as usize, MOST_ASKED / MAX_BASES_LEN - 1);
     assert!(answering.asked() <= MOST_ASKED && answering.kept() == 0);
     assert_eq!(asks(answering.take(long(kept), &Keys)), Err(Some(2)));
     // Data can be asked for all the same.

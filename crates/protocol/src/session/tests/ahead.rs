@@ -1,5 +1,6 @@
 //! A first piece that is asked for before its object is known.
 
+use towpath_content::delta::exchange::{Base, Request};
 use towpath_transfer::SignedBase;
 
 use super::*;
@@ -83,8 +84,9 @@ fn it_is_given_up_when_it_may_be_here_or_is_wanted_as_a_delta() {
         let give_up = |end: &mut End| {
             let mut wanted = wants(oid, &data);
             if is_delta {
-                let (bytes, signature) = (Bytes::new(), Bytes::new());
-                wanted[0].base = Some(Arc::new(SignedBase { bytes, signature }));
+                let base = Base::Signature(Vec::new());
+                let request = Request { base, is_guess: false, outlines: 0 };
+                wanted[0].base = Some(Arc::new(SignedBase { bytes: Bytes::new(), request }));
             } else {
                 end.session.get_ahead(now, &oid, (&self::store(2).1, false));
                 end.settle();

@@ -1,8 +1,9 @@
-//! Wants with a basis between two ends of a connection.
+//! Runs of bytes with a base between two ends of a connection.
 
 use std::sync::Arc;
 
 use towpath_content::delta::Signature;
+use towpath_content::delta::exchange::{Base, MAX_OUTLINES, Request, SignedParts};
 use towpath_transfer::{Origin, SignedBase};
 
 use super::super::super::requests::GetRequest;
@@ -21,7 +22,12 @@ fn edited() -> (Arc<MemoryStore>, Oid, Vec<u8>, Vec<u8>) {
 
 fn signed_base(old: &[u8], signature: Option<Vec<u8>>) -> Option<Arc<SignedBase>> {
     let signature = signature.unwrap_or_else(|| Signature::of(old, 256, 32_000).unwrap().to_bytes());
-    Some(Arc::new(SignedBase { bytes: Bytes::copy_from_slice(old), signature: signature.into() }))
+    Some(based(old, signature, (false, 0)))
+}
+
+fn based(old: &[u8], signature: Vec<u8>, (is_guess, outlines): (bool, usize)) -> Arc<SignedBase> {
+    let request = Request { base: Base::Signature(signature), is_guess, outlines };
+    Arc::new(SignedBase { bytes: Bytes::copy_from_slice(old), request })
 }
 
 /// Two chunks that are all of the object.
@@ -60,7 +66,7 @@ fn brought(store: &Arc<MemoryStore>, oid: Oid, wants: Vec<Want>) -> (Vec<u8>, u6
 }
 
 #[test]
-fn what_resembles_a_basis_comes_as_its_delta() {
+fn what_resembles_a_base_comes_as_its_delta() {
     let (store, oid, new, old) = edited();
     let (bytes, saved, crossed) = brought(&store, oid, chunks(oid, &new, signed_base(&old, None).as_ref()));
     assert!(bytes == new && saved > 30_000 && crossed < 4000, "{saved} saved, {crossed} crossed");
@@ -86,11 +92,14 @@ fn what_does_not_resemble_it_or_is_no_signature_comes_as_it_is() {
 #[test]
 fn impossible_bases_end_the_connection() {
     let ((store, oid, ..), now) = (edited(), Instant::now());
+    let request = |base| Request { base, is_guess: false, outlines: 0 }.to_bytes().into();
+    let signed = |signature: &[u8]| -> Bytes { request(Base::Signature(signature.to_vec())) };
+    let named: Bytes = request(Base::Named(oid));
     let good = WireWant {
         oid: oid_field(&oid),
         offset: Some(0),
         len: 1000,
-        basis: Some(Bytes::from_static(b"?")),
+        base: signed(b"?"),
         ..WireWant::default()
     };
     let send = |wants| {
@@ -102,7 +111,12 @@ fn impossible_bases_end_the_connection() {
     assert_eq!(send(vec![good.clone(); wire::MAX_BASES]), None);
     for (wants, words) in [
         (vec![WireWant { len: wire::MAX_DELTA_SPAN + 1, ..good.clone() }], "impossible"),
-        (vec![WireWant { basis: Some(vec![0; wire::MAX_BASIS + 1].into()), ..good.clone() }], "impossible"),
+        (vec![WireWant { base: named, ..good.clone() }], "impossible"),
+        (vec![WireWant { base: Bytes::from_static(b"?"), ..good.clone() }], "impossible"),
+        (
+            vec![WireWant { base: signed(&vec![0; wire::MAX_BASES_LEN / 2]), ..good.clone() }; 2],
+            "too many deltas",
+        ),
         (vec![WireWant { offset: None, len: 0, count: 1, ..good.clone() }], "impossible"),
         (vec![good; wire::MAX_BASES + 1], "too many deltas"),
     ] {
@@ -116,7 +130,8 @@ fn deltas_that_nobody_asked_for_end_the_connection() {
     let delta = |request, want| wire::Delta { request, want, ..wire::Delta::default() };
     let wants = chunks(oid, &new, signed_base(&old, None).as_ref());
     for (wants, message, is_fatal) in [
-        (wants.clone(), delta(1, 0), false),
+        (wants.clone(), wire::Delta { bytes: Bytes::from_static(&[2]), ..delta(1, 0) }, false),
+        (wants.clone(), delta(1, 0), true),
         (wants.clone(), delta(2, 0), true),
         (wants, delta(1, 1), true),
         (chunks(oid, &new, None), delta(1, 0), true),
@@ -179,4 +194,116 @@ fn an_object_of_one_piece_comes_as_a_delta_if_it_resembles_its_base() {
         let (bytes, saved, crossed) = brought(&store, oid, piece(oid, &new, base));
         assert!(bytes == new && saved == 0 && crossed > new.len(), "{crossed}");
     }
+}
+
+/// A file with a change of some bytes in each 60,000, and its older version.
+fn scattered() -> (Arc<MemoryStore>, Oid, Vec<u8>, Vec<u8>) {
+    let (store, live) = (Arc::new(MemoryStore::new()), Oid::Live([4; 32]));
+    let old: Vec<u8> = (0..60_000u32).flat_map(|at| *Oid::of(&at.to_le_bytes()).digest()).collect();
+    let mut new = old.clone();
+    (9000..new.len() - 300).step_by(60_000).for_each(|at| new[at..at + 300].fill(7));
+    store.put_init(&live, &About::default()).unwrap();
+    store.put_data(&live, &new).unwrap();
+    (Arc::clone(&store), store.put_commit(&live).unwrap(), new, old)
+}
+
+/// All of an object as one run, with a base that is signed as copies sign theirs.
+fn whole(oid: Oid, new: &[u8], old: &[u8], outlines: usize) -> Want {
+    let (from, to) = (old.len() as u64, new.len() as u64);
+    let signature = SignedParts::new(from, to, 1).unwrap().sign(0, old, outlines > 0).unwrap();
+    Want {
+        origin: Some(Origin { oid, offset: 0 }),
+        base: Some(based(old, signature, (true, outlines))),
+        ..Want::new(0, WantId::Chunk { hash: *oid.digest(), len: new.len() as u32 })
+    }
+}
+
+#[test]
+fn scattered_changes_come_in_steps_of_which_each_is_a_get() {
+    let (store, oid, new, old) = scattered();
+    let (bytes, saved, one_step) = brought(&store, oid, vec![whole(oid, &new, &old, 0)]);
+    assert!(bytes == new && saved > 1_000_000, "{saved} saved");
+    let (bytes, saved, in_steps) = brought(&store, oid, vec![whole(oid, &new, &old, MAX_OUTLINES)]);
+    assert!(bytes == new && saved as usize + in_steps > new.len() && 2 * in_steps < one_step);
+    assert!(saved as usize + 60_000 > new.len(), "{saved} saved, {in_steps} crossed, {one_step} in one step");
+}
+
+#[test]
+fn an_object_that_is_of_use_as_a_delta_alone_does_not_come_if_little_is_alike() {
+    let (store, oid, new, _) = scattered();
+    let other: Vec<u8> = (0..60_000u32).flat_map(|at| *Oid::of(&[7, at as u8]).digest()).collect();
+    let now = Instant::now();
+    let (mut a, mut b) = pair(&store, now);
+    ask(&mut a, now, oid, vec![whole(oid, &new, &other, MAX_OUTLINES)]);
+    let crossed: usize = drive(now, &mut a, &mut b, usize::MAX).iter().map(|frame| frame.body.len()).sum();
+    let is_end = |effect: &Effect| matches!(effect, Effect::Outcome { outcome: Outcome::NotHere, .. });
+    assert!(a.effects.iter().any(is_end) && crossed < 6000, "{crossed}: the signature went");
+}
+
+/// Two ends after an outline came: the next step is requested. The numbers of both requests.
+fn outlined() -> (End, End, (u32, u32), Instant) {
+    let ((store, oid, new, old), now) = (scattered(), Instant::now());
+    let (mut a, mut b) = pair(&store, now);
+    ask(&mut a, now, oid, vec![whole(oid, &new, &old, 1)]);
+    for _ in 0..100 {
+        drive(now, &mut a, &mut b, 1);
+        let goes_on = a.effects.iter().find_map(|effect| match effect {
+            Effect::GoesOn { request, by } => Some((*request, *by)),
+            _ => None,
+        });
+        if let Some(numbers) = goes_on {
+            assert_eq!(a.ends(), []);
+            return (a, b, numbers, now);
+        }
+    }
+    panic!("no outline came");
+}
+
+#[test]
+fn a_connection_that_is_lost_in_the_middle_of_the_steps_ends_their_want() {
+    let (mut a, _, (first, by), _) = outlined();
+    assert_eq!(a.ended(), [(first, Ok(()))]);
+    a.close("lost");
+    assert_eq!(a.ends(), [(0, Some(LOST))]);
+    assert_eq!(a.ended(), [(first, Ok(())), (by, Ok(()))]);
+}
+
+#[test]
+fn whoever_gives_the_first_request_up_gives_up_its_steps() {
+    let (mut a, mut b, (first, by), now) = outlined();
+    a.session.give_up(first);
+    a.settle();
+    assert_eq!(a.ends(), [(0, Some(LOST))]);
+    drive(now, &mut a, &mut b, usize::MAX);
+    assert_eq!((a.ended().len(), a.session.ended(), b.session.ended()), (2, None, None));
+    assert_eq!(a.ended()[1], (by, Ok(())));
+}
+
+#[test]
+fn a_want_that_is_cancelled_in_the_middle_of_its_steps_ends_once() {
+    let (mut a, mut b, _, now) = outlined();
+    a.session.cancel(0, &[0]);
+    a.settle();
+    drive(now, &mut a, &mut b, usize::MAX);
+    assert_eq!((a.ends().len(), a.session.ended(), b.session.ended()), (1, None, None));
+}
+
+#[test]
+fn steps_that_were_not_asked_for_end_the_connection() {
+    let delta = |request, bytes: &'static [u8]| {
+        Body::Delta(wire::Delta { request, want: 0, bytes: Bytes::from_static(bytes) })
+    };
+    for (what, is_next, bytes) in [
+        ("a run of the step before", false, &[0, 7][..]),
+        ("a part where literals are due", true, &[1, 1, 0, 7]),
+        ("one more signature", true, &[1, 3, 0, 1, 7]),
+    ] {
+        let (mut a, _, (first, by), now) = outlined();
+        a.send_at(now, delta(if is_next { by } else { first }, bytes));
+        // What is said of a request that has ended is passed over.
+        assert_eq!(a.session.ended().is_some(), is_next, "{what}");
+    }
+    let (mut a, _, (_, by), now) = outlined();
+    a.send_at(now, delta(by, &[1, 1, 2, 7]));
+    assert_eq!((a.ends(), a.session.ended()), (vec![(0, Some(LOST))], None), "it makes nothing");
 }

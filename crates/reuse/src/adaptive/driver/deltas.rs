@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use towpath_content::delta::Hints;
 use towpath_transfer::{Origin, Tag, Want};
 
 use super::Driver;
@@ -69,7 +68,7 @@ pub(super) async fn sign(wants: &mut [Want], likely: Vec<(Range<usize>, Region)>
     let (runs, regions): (Vec<_>, Vec<_>) = likely.into_iter().unzip();
     let lens = runs.iter().map(|run| wants[run.clone()].iter().map(|want| want.id.len()).sum());
     let work: Vec<(Region, u64)> = regions.into_iter().zip(lens).collect();
-    let sign = |(region, len): (Region, u64)| signed_base(&region, len, &Hints::default());
+    let sign = |(region, len): (Region, u64)| signed_base(&region, len);
     let signing = move || work.into_iter().map(sign).collect::<Vec<_>>();
     let signed = tokio::task::spawn_blocking(signing).await.unwrap_or_default();
     for (run, base) in runs.into_iter().zip(signed) {

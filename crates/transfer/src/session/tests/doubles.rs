@@ -63,6 +63,7 @@ pub struct Scripted {
     /// Answers to the question for samples, which it wants then.
     samples: Option<Vec<Description>>,
     wants_recipe: Option<Choice>,
+    likes_one_run: bool,
     chunks_at_once: bool,
     slow: bool,
     /// Called when wants are over, also when none has to be cancelled.
@@ -95,6 +96,7 @@ impl Scripted {
             recipe: None,
             samples: None,
             wants_recipe: None,
+            likes_one_run: false,
             chunks_at_once: false,
             slow: false,
             on_chunks_over: None,
@@ -145,6 +147,12 @@ impl Scripted {
         choice: impl Fn(&Scripted, &ObjectFacts<'_>) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.wants_recipe = Some(Box::new(choice));
+        self
+    }
+
+    /// Likes objects as one run.
+    pub fn liking_one_run(mut self) -> Self {
+        self.likes_one_run = true;
         self
     }
 
@@ -351,6 +359,7 @@ impl Root for Scripted {
             self.facts.lock().unwrap().push((facts.size, facts.missing));
         }
         let way = match () {
+            () if facts.open.whole && self.likes_one_run => RestWay::Whole,
             () if facts.open.samples && self.samples.is_some() => RestWay::Samples,
             () if facts.open.recipe
                 && self.wants_recipe.as_ref().is_some_and(|choice| choice(self, facts)) =>

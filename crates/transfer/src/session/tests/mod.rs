@@ -16,6 +16,7 @@ mod parts;
 mod recipes;
 mod switches;
 mod unproved;
+mod whole;
 mod wrong;
 
 use super::*;

@@ -68,6 +68,18 @@ impl DeltaParts {
         parts
     }
 
+    /// Of a file of `size` bytes as one part, behind outlines, each with the bytes of its region; what they leave is signed.
+    pub fn behind_outlines(
+        size: u64,
+        outlines: Vec<(Vec<u8>, usize)>,
+        signature: Vec<u8>,
+        (most, is_guess): (usize, bool),
+    ) -> Self {
+        let part = Outlined { index: 0, outlines };
+        let work = Some(PartWork { part, of: StepOf::Literals, signature, made: Vec::new() });
+        Self { size, count: 1, most, is_guess, next: 1, wanted: 1, awaited: VecDeque::new(), work }
+    }
+
     fn begin_part(&mut self, signature: Vec<u8>) {
         let wants_signature = self.wanted < self.count;
         self.wanted += u64::from(wants_signature);

@@ -9,9 +9,9 @@ use crate::node_id::hex;
 const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/formats/vectors/delta-exchange.txt");
 
 /// Bytes that are no message.
-const REFUSED: [(&str, &[u8], &str); 15] = [
+const REFUSED: [(&str, &[u8], &str); 18] = [
     ("request", b"", "nothing"),
-    ("request", b"\x03\x00\x00", "a base of no known kind"),
+    ("request", b"\x04\x00\x00", "a base of no known kind"),
     ("request", b"\x01\x02\x00", "a guess that is neither"),
     ("request", b"\x01\x00\x03", "three outlines"),
     ("request", b"\x01\x00\x02\x01tow", "an OID that is none"),
@@ -19,6 +19,9 @@ const REFUSED: [(&str, &[u8], &str); 15] = [
     ("request", b"\x02\x00\x00\x02\x03", "more signatures ahead than parts"),
     ("request", b"\x02\x00\x00\x02\x00", "no signature ahead"),
     ("request", b"\x02\x00\x00\x02\x01\x00", "a byte too many"),
+    ("request", b"\x03\x00\x02\x09\x00signature", "no outline that came"),
+    ("request", b"\x03\x00\x02\x09\x03\x01a\x01b\x01csignature", "three outlines that came"),
+    ("request", b"\x03\x00\x02\x81\x80\x80\x08\x01\x01asignature", "a base of more than 16 MiB"),
     ("signature", b"\x00\x00", "no signature, and a byte"),
     ("reply", b"\x05", "a reply of no known kind"),
     ("reply", b"\x04\x02", "parts, and a byte"),
@@ -31,6 +34,8 @@ fn requests() -> Vec<(Request, &'static str)> {
     let named = Base::Named(Oid::of(b"x"));
     let signed = Base::Signature(b"signature".to_vec());
     let parts = Base::Parts { count: 3, ahead: 2 };
+    let outlines = vec![b"outline".to_vec(), b"finer".to_vec()];
+    let outlined = Base::Outlined { base_len: 300, outlines, signature: b"signature".to_vec() };
     vec![
         (Request { base: named, is_guess: false, outlines: 2 }, "a base by its name"),
         (
@@ -38,6 +43,10 @@ fn requests() -> Vec<(Request, &'static str)> {
             "a signature of what may be quite another file",
         ),
         (Request { base: parts, is_guess: false, outlines: 1 }, "three parts, two signed at once"),
+        (
+            Request { base: outlined, is_guess: true, outlines: 2 },
+            "two outlines that came of 300 bytes, and a signature of what they leave",
+        ),
     ]
 }
 
@@ -116,6 +125,7 @@ fn is_read(kind: &str, bytes: &[u8]) -> bool {
 fn what_is_longer_than_it_may_be_is_refused() {
     for (kind, head, limit) in [
         ("request", &[0, 0, 0][..], MAX_SIGNATURE_LEN),
+        ("request", &[3, 0, 0, 9, 1, 1, 7], MAX_SIGNATURE_LEN),
         ("signature", &[1], MAX_SIGNATURE_LEN),
         ("reply", &[3], MAX_WHOLE_LEN),
         ("run", &[0], MAX_RUN_LEN),
@@ -128,7 +138,7 @@ fn what_is_longer_than_it_may_be_is_refused() {
 
 proptest! {
     #[test]
-    fn a_message_has_one_encoding(bytes in proptest::collection::vec(any::<u8>(), 0..40), first in 0u8..4) {
+    fn a_message_has_one_encoding(bytes in proptest::collection::vec(any::<u8>(), 0..40), first in 0u8..5) {
         let bytes = [&[first], &bytes[..]].concat();
         if let Ok(message) = Request::from_bytes(&bytes) {
             prop_assert_eq!(message.to_bytes(), bytes.clone());

@@ -3,6 +3,7 @@
 mod liar;
 mod messages;
 mod pair;
+mod steps;
 
 use std::collections::VecDeque;
 use std::fmt;

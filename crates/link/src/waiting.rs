@@ -62,7 +62,7 @@ pub async fn report_wait<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towpath_link::stall::QUIET;
+    use crate::stall::QUIET;
 
     fn obstacle(what: &str) -> WaitReason {
         WaitReason { what: what.into(), already: Duration::ZERO }
