@@ -95,7 +95,7 @@ pub use control::{ControlClosed, ControlReceiver, ControlSender};
 pub use delivery::Delivered;
 pub use offer::{EntryAsk, EntryTag, Offer};
 pub use pace::Pace;
-pub use peer::{Peer, PeerConfig, link_number};
+pub use peer::{Peer, PeerConfig};
 pub use peer_use::{PeerFacts, PeerUse};
 pub use replies::{ContentBatch, Replies, ReplyMessage};
 pub use served::{Served, ServedFetch};

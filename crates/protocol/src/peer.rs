@@ -27,7 +27,7 @@ use super::reader::read_frames;
 use super::requests::GetRequest;
 use super::served::Served;
 use super::service::Service;
-use super::session::{PEER_CLOSED, Question, Session, SessionConfig};
+use super::session::{Greeting, PEER_CLOSED, Question, Session, SessionConfig};
 use super::session_queue::session_queue;
 use super::shared::{Shared, Traffic};
 use super::urgent::urgent_queue;
@@ -76,12 +76,10 @@ pub struct PeerConfig {
 
 impl Default for PeerConfig {
     fn default() -> Self {
-        let silence = Duration::from_secs(20);
-        let (send_pace, receive_pace) = (Arc::new(Pace::new(0)), Arc::new(Pace::new(0)));
         Self {
-            silence,
-            send_pace,
-            receive_pace,
+            silence: Duration::from_secs(20),
+            send_pace: Arc::new(Pace::new(0)),
+            receive_pace: Arc::new(Pace::new(0)),
             traffic: Arc::default(),
             control: false,
             wishes: Vec::new(),
@@ -112,12 +110,6 @@ impl PeerConfig {
             link_number: self.link_number,
         }
     }
-}
-
-/// Number of a connection among those of its link, as the side says that named the link; 0 if none does, or before the peer's hello
-/// has come.
-pub fn link_number(peer: &Peer) -> u32 {
-    peer.shared.with(|session| session.greeting().link_number)
 }
 
 /// A connection to another service. Dropping the last handle closes it.
@@ -239,14 +231,9 @@ impl Peer {
         self.greeted().await && self.shared.with(|session| session.greeting().has_recipes)
     }
 
-    /// True if runs of bytes may have a base, as the peer's hello said; false before it has come.
-    pub fn has_deltas(&self) -> bool {
-        self.shared.with(|session| session.greeting().has_deltas)
-    }
-
-    /// True if what the peer sends is paced by a rate that its network stack measures, as its hello said; false before it has come.
-    pub fn paces(&self) -> bool {
-        self.shared.with(|session| session.greeting().paces)
+    /// What the peer's hello said; nothing before it has come.
+    pub fn greeting(&self) -> Greeting {
+        self.shared.with(|session| session.greeting())
     }
 
     /// True if the peer can be asked for samples, as its hello said, which this waits for.

@@ -14,7 +14,7 @@ use towpath_link::Identity;
 use towpath_plugins::direct::DirectConfig;
 use towpath_plugins::takeover::Names;
 use towpath_plugins::{Direct, LinkWays, Takeover};
-use towpath_protocol::{Peer, PeerConfig, link_number};
+use towpath_protocol::{Peer, PeerConfig};
 
 use crate::far_side::{LINK_SILENCE, RaceConnection, greeted};
 use crate::link_wishes::{LinkWishes, MOST_FURTHER};
@@ -166,7 +166,7 @@ impl<'a> LinkKeeper<'a> {
 
     fn take(&mut self, peer: Arc<Peer>) {
         let Some(name) = peer.source().path().map(str::to_owned) else { return };
-        let refused = match link_number(&peer) {
+        let refused = match peer.greeting().link_number {
             0 | 1 => self.take_first(&peer, name),
             _ => self.take_further(&peer, &name),
         };
@@ -230,7 +230,7 @@ impl<'a> LinkKeeper<'a> {
     /// The way that such a connection is. Whoever does not number its connections dials no further ones.
     fn way(&self, peer: &Arc<Peer>, name: &str) -> Arc<Direct> {
         let named = PeerConfig { way: Some(name.into()), ..PeerConfig::default() };
-        let (connections, most_connections) = match link_number(peer) {
+        let (connections, most_connections) = match peer.greeting().link_number {
             0 => (1, 1),
             _ => (self.first, MOST_FURTHER + 1),
         };
@@ -341,7 +341,7 @@ mod tests {
                 let lost = stands().pop().unwrap();
                 lost.close("lost");
                 until(|| stands().len() == 3).await;
-                let first = stands().into_iter().find(|peer| link_number(peer) == 1).unwrap();
+                let first = stands().into_iter().find(|peer| peer.greeting().link_number == 1).unwrap();
                 first.close("lost");
                 until(|| stands().len() == 3 && !stands().iter().any(|peer| Arc::ptr_eq(peer, &first))).await;
                 assert!(stands().iter().all(|peer| peer.source().path() == Some(LINK)));

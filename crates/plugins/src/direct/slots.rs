@@ -214,7 +214,7 @@ impl Slots {
     /// Counts of all open connections.
     fn counted(&self) -> PathCounts {
         let paths: Vec<PathInfo> = self.peers().map(|peer| peer.path().unwrap_or_default()).collect();
-        PathCounts::of(&paths, self.peers().any(|peer| peer.paces()))
+        PathCounts::of(&paths, self.peers().any(|peer| peer.greeting().paces))
     }
 
     /// Bytes came; see [`Widening::arrived`]. What is no longer in use closes when what was asked

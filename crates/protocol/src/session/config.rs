@@ -14,8 +14,7 @@ pub struct SessionConfig {
     pub control: bool,
     /// The encodings of data that this side takes and can send.
     pub processors: Processors,
-    /// Wishes by name: such data are encoded in both directions, not only those sent and if the peer
-    /// asks.
+    /// Wishes by name: such data are encoded in both directions, not only those sent and if the peer asks.
     pub wishes: Vec<String>,
     /// This side has an answering half.
     pub serves: bool,

@@ -187,7 +187,7 @@ impl Adaptive {
 
     /// Requests an object as one delta, once there is room for its older version and what is made of it.
     async fn bring_whole(&self, want: Want, context: &Context, sink: &Arc<dyn Sink>) {
-        let kib = u32::try_from(want.id.len() * (VERSION_GROWN + 1) >> 10).unwrap_or(u32::MAX);
+        let kib = u32::try_from((want.id.len() * (VERSION_GROWN + 1)) >> 10).unwrap_or(u32::MAX);
         // It is never closed.
         let _room = self.whole.acquire_many(kib.clamp(1, WHOLE_KIB)).await;
         let tag = want.tag;

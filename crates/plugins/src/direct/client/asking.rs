@@ -141,7 +141,7 @@ impl Direct {
         for want in waiting.end(&mut wants) {
             sink.outcome(want.tag, Outcome::Cancelled);
         }
-        if !peer.has_deltas() {
+        if !peer.greeting().has_deltas {
             let is_guess = |want: &mut Want| want.base.as_ref().is_some_and(|base| base.request.is_guess);
             wants.extract_if(.., is_guess).for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
             wants.iter_mut().for_each(|want| want.base = None);
