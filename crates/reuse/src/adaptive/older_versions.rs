@@ -87,6 +87,11 @@ impl OlderVersions {
         }
     }
 
+    /// True if an object of several pieces was to come as one delta, whatever became of that.
+    pub(super) fn was_whole(&self, oid: &Oid) -> bool {
+        self.whole.contains_key(oid)
+    }
+
     /// True unless too many bases were of no use.
     const fn are_useful(&self) -> bool {
         self.vain <= self.useful + MISSES

@@ -185,6 +185,11 @@ impl Adaptive {
             && lock(&self.shared.older).comes_whole(facts, network)
     }
 
+    /// True if a want for all of an object is one that this source advised: another one is a chunk like others.
+    fn is_whole(&self, want: &Want) -> bool {
+        want.whole_object().is_some_and(|oid| lock(&self.shared.older).was_whole(&oid))
+    }
+
     /// Requests an object as one delta, once there is room for its older version and what is made of it.
     async fn bring_whole(&self, want: Want, context: &Context, sink: &Arc<dyn Sink>) {
         let kib = u32::try_from((want.id.len() * (VERSION_GROWN + 1)) >> 10).unwrap_or(u32::MAX);
@@ -226,7 +231,7 @@ fn is_promising(facts: &ObjectFacts<'_>) -> bool {
 
 /// True if the driver chooses where a want comes from.
 fn is_chunk(want: &Want) -> bool {
-    matches!(want.id, WantId::Chunk { .. }) && want.origin.is_some() && want.whole_object().is_none()
+    matches!(want.id, WantId::Chunk { .. }) && want.origin.is_some()
 }
 
 impl Adaptive {
@@ -312,9 +317,8 @@ impl Source for Adaptive {
     }
 
     fn get<'a>(&'a self, wants: Vec<Want>, context: &'a Context, sink: Arc<dyn Sink>) -> BoxFuture<'a, ()> {
-        let (chunks, others): (Vec<_>, Vec<_>) = wants.into_iter().partition(is_chunk);
-        let (whole, others): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|want| want.whole_object().is_some());
+        let (whole, others): (Vec<_>, Vec<_>) = wants.into_iter().partition(|want| self.is_whole(want));
+        let (chunks, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_chunk);
         Box::pin(async move {
             let made = join_all(whole.into_iter().map(|want| self.bring_whole(want, context, &sink)));
             let brought = async {
