@@ -83,7 +83,7 @@ fn through(machine: &Machine, id: &str, liar: &LyingServer) {
     fs::write(state(machine, id).join("server"), &liar.place).unwrap();
 }
 
-/// Boundaries of chunks are as random as a vault's key: in one vault of five or so one of them falls to a word that was replaced, and
+/// Boundaries of chunks are as random as a vault's key: in one vault of four or so one of them falls to a word that was replaced, and
 /// its chunks travel anew.
 fn a_document_with_fifteen_words_replaced_is_one_short_message() {
     let mut tried = Vec::new();
