@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -46,6 +47,11 @@ pub trait Receive: Send {
         wanted: usize,
         least: usize,
     ) -> Poll<io::Result<usize>>;
+
+    /// So many bytes may be waited for at once from now on, where they come as soon as this and the transport can do so.
+    fn wait_for(&mut self, most: usize, soon: Duration) {
+        let _ = (most, soon);
+    }
 }
 
 impl<Stream: AsyncRead + Send + Unpin> Receive for Stream {

@@ -8,9 +8,11 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use thiserror::Error;
+use tokio::time::{Instant, timeout};
 
 use super::{Frame, FrameError, LENGTH_LEN, MAX_FRAME, ReadMeasure, decode, measure};
 use crate::recv_buffer::{Memory, ReadHalf, RecvBuffer};
@@ -26,6 +28,13 @@ const LAST_RECORD: usize = 17 * 1024;
 const AROUND: usize = 256;
 /// Frames that are shorter together are copied: each holds what it lies in for as long as it is in use.
 const SHORT: usize = 192 * 1024;
+/// Content that one who gathers waits for, and so long: 64 KiB come in half of that at 100 Mbit/s.
+const GATHERED: usize = 64 * 1024;
+const GATHERING: Duration = Duration::from_millis(10);
+/// The most encrypted bytes that are waited for then, which have that content in full records.
+const MOST_GATHERED: usize = GATHERED + 1024;
+/// Where fewer came in that time there is no more to gather.
+const WORTH_GATHERING: usize = 16 * 1024;
 /// Of a peer that is held short: what is received at once, and the longest frame.
 const LITTLE: usize = 16 * 1024;
 /// Of a peer that says little: what is received at once.
@@ -46,6 +55,23 @@ pub struct FrameReader {
     longest: usize,
     /// Little has come since it had no memory, and may be all there is.
     is_quiet: bool,
+    /// It may wait for more than the frame needs.
+    gathering: Option<Gathering>,
+}
+
+/// How fast bytes come.
+struct Gathering {
+    received_at: Instant,
+    is_fast: bool,
+}
+
+impl Gathering {
+    /// So many came at `now`.
+    fn received(&mut self, bytes: usize, now: Instant) {
+        let is_soon = now.saturating_duration_since(self.received_at) < GATHERING;
+        self.is_fast = is_soon && (self.is_fast || bytes >= WORTH_GATHERING);
+        self.received_at = now;
+    }
 }
 
 /// Reason why there is no next frame.
@@ -97,7 +123,15 @@ impl FrameReader {
             is_short: false,
             longest: MAX_FRAME,
             is_quiet: true,
+            gathering: None,
         }
+    }
+
+    /// From now on waits for 64 KiB before it looks, but for 10 ms at most, while bytes come as fast as that: for who passes on what comes and
+    /// wakes for nothing else.
+    pub fn gather(&mut self) {
+        self.gathering = Some(Gathering { received_at: Instant::now(), is_fast: false });
+        self.stream.wait_for(MOST_GATHERED, GATHERING);
     }
 
     /// From now on a frame whose kind and body are longer than this together is an error, and no memory is taken for it.
@@ -139,17 +173,32 @@ impl FrameReader {
             }
             let wanted = self.make_room(missing);
             // All that has come is in the buffer, so cancelling is safe.
-            let Self { stream, buffer, .. } = self;
-            match poll_fn(|cx| stream.poll_receive(cx, buffer, wanted, missing)).await {
+            match self.receive(wanted, missing).await {
                 Ok(0) if self.buffer.plain().is_empty() => return Ok(None),
                 Ok(0) => return Err(ReadError::CutOff { missing }),
                 Ok(count) => {
                     self.is_quiet &= count < QUIET;
+                    if let Some(gathering) = &mut self.gathering {
+                        gathering.received(count, Instant::now());
+                    }
                     self.received.fetch_add(count as u64, Ordering::Relaxed);
                 }
                 Err(error) => return Err(explain(error, missing, self.buffer.plain().is_empty())),
             }
         }
+    }
+
+    /// Receives up to about `wanted` bytes, of which fewer than `missing` are of no use.
+    async fn receive(&mut self, wanted: usize, missing: usize) -> io::Result<usize> {
+        let Self { stream, buffer, gathering, .. } = self;
+        if let Some(gathering) = gathering.as_mut().filter(|it| it.is_fast && missing < GATHERED) {
+            let gathered = poll_fn(|cx| stream.poll_receive(cx, buffer, wanted, GATHERED));
+            if let Ok(received) = timeout(GATHERING, gathered).await {
+                return received;
+            }
+            gathering.is_fast = false;
+        }
+        poll_fn(|cx| stream.poll_receive(cx, buffer, wanted, missing)).await
     }
 
     /// Bytes of memory that it holds for what comes.
@@ -378,5 +427,52 @@ mod tests {
             assert!(buffer <= GULP + MAX_FRAME + LAST_RECORD, "{buffer}");
         }
         feeding.await.unwrap();
+    }
+
+    /// Hands out what came, and notes how much had to come before it was to wake; with a pause before the last frame.
+    struct Asked {
+        frames: Vec<Vec<u8>>,
+        least: Arc<std::sync::Mutex<Vec<usize>>>,
+        pause: std::pin::Pin<Box<tokio::time::Sleep>>,
+    }
+
+    impl crate::recv_buffer::Receive for Asked {
+        fn poll_receive(
+            &mut self,
+            cx: &mut std::task::Context<'_>,
+            buffer: &mut RecvBuffer,
+            _: usize,
+            least: usize,
+        ) -> std::task::Poll<io::Result<usize>> {
+            self.least.lock().unwrap().push(least);
+            if self.frames.len() == 1 && self.pause.as_mut().poll(cx).is_pending() {
+                return std::task::Poll::Pending;
+            }
+            let frame = self.frames.pop().unwrap_or_default();
+            buffer.free()[..frame.len()].copy_from_slice(&frame);
+            buffer.received(frame.len());
+            buffer.take_in(frame.len());
+            std::task::Poll::Ready(Ok(frame.len()))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gathers_waits_for_more_while_bytes_come_fast_but_not_for_long() {
+        for (gathers, expected) in
+            [(false, vec![4; 5]), (true, vec![4, GATHERED, GATHERED, GATHERED, GATHERED, 4, 4])]
+        {
+            let asked = Arc::default();
+            let pause = Box::pin(tokio::time::sleep(Duration::from_secs(1)));
+            let stream =
+                Asked { frames: vec![frame(1, &[5; WORTH_GATHERING]); 4], least: Arc::clone(&asked), pause };
+            let mut reader = FrameReader::new(Box::new(stream));
+            if gathers {
+                reader.gather();
+            }
+            for _ in 0..4 {
+                reader.next().await.unwrap().unwrap();
+            }
+            assert_eq!(*asked.lock().unwrap(), expected, "{gathers}");
+        }
     }
 }

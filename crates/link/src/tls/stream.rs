@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustls::Error;
 use tokio::io::AsyncWrite;
@@ -125,6 +125,10 @@ impl<Socket: RecordSocket> Receive for TlsReceiver<Socket> {
             }
             self.waking.has_read(Instant::now());
         }
+    }
+
+    fn wait_for(&mut self, most: usize, soon: Duration) {
+        self.waking.wait_for(most, soon);
     }
 }
 

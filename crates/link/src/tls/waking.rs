@@ -19,6 +19,9 @@ const AROUND: usize = RECORD - CONTENT;
 /// See the head of this module.
 pub(super) struct Waking {
     bytes: usize,
+    /// The most bytes that are waited for at once, where reads follow each other as fast as this.
+    most: usize,
+    soon: Duration,
     read_at: Instant,
     is_fast: bool,
 }
@@ -26,12 +29,17 @@ pub(super) struct Waking {
 impl Waking {
     /// Every byte is worth it.
     pub(super) const fn new(now: Instant) -> Self {
-        Self { bytes: 1, read_at: now, is_fast: false }
+        Self { bytes: 1, most: MOST_WAITING, soon: SOON, read_at: now, is_fast: false }
+    }
+
+    /// So many bytes may be waited for at once from now on, where reads follow each other as fast as this.
+    pub(super) const fn wait_for(&mut self, most: usize, soon: Duration) {
+        (self.most, self.soon) = (most, soon);
     }
 
     /// Something was read at `now`.
     pub(super) fn has_read(&mut self, now: Instant) {
-        self.is_fast = now.saturating_duration_since(self.read_at) < SOON;
+        self.is_fast = now.saturating_duration_since(self.read_at) < self.soon;
         self.read_at = now;
     }
 
@@ -39,7 +47,7 @@ impl Waking {
     /// socket knows that already.
     pub(super) fn at(&mut self, raw: &[u8], least: usize) -> Option<usize> {
         let missing = missing(raw, if self.is_fast { least } else { 1 });
-        self.set(if missing > PACKET { missing.min(MOST_WAITING) } else { 1 })
+        self.set(if missing > PACKET { missing.min(self.most) } else { 1 })
     }
 
     /// The same where anything is worth it.
@@ -100,6 +108,8 @@ mod tests {
         waking.has_read(start + SOON * 2 - Duration::from_nanos(1));
         assert_eq!(waking.at(&raw, frame), Some(MOST_WAITING), "fast: as much as its window allows");
         assert_eq!(waking.at(&raw, CONTENT), Some(RECORD - 2000), "or as is of use");
+        waking.wait_for(100_000, SOON * 2);
+        assert_eq!(waking.at(&raw, frame), Some(100_000), "or as one who gathers may wait for");
         assert_eq!(waking.at(&raw[..0], 4), Some(1), "a frame's head comes with any packet");
         assert_eq!(waking.at_once(), None);
     }

@@ -48,6 +48,8 @@ pub(super) async fn forward(
     let Ok(mut writer) = take.await else { return };
     reader.hold_short(false);
     reader.limit(MAX_FRAME);
+    // Each wake costs a relay more than the bytes it passes on.
+    reader.gather();
     let passage = Passage { shared, joint: &joint, side };
     let stop = tokio::select! {
         stop = passage.run(&mut reader, early, &mut writer) => stop,
