@@ -21,7 +21,8 @@
 //! | 256 KiB under way | those of the next step are opened, and nothing is asked on them: they stand two round trips later |
 //! | 1.5 MiB, and it is the first one | they are used: a round trip later it would have more than 2 MiB |
 //!
-//! Where it has ceased to grow for two round trips, those that are not used are closed again.
+//! Where it has ceased to grow for two round trips, those that are not used are closed again, and none are opened ahead until more are used: what
+//! came in a burst behind a pause doubles, too, on any path.
 
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,8 @@ pub struct LongPath {
     /// Connections that are to stand while it grows, and round trips for which it has not.
     ahead: usize,
     still: u32,
+    /// Those that were opened last were of no use.
+    is_vain: bool,
 }
 
 impl LongPath {
@@ -73,7 +76,20 @@ impl LongPath {
     pub const fn new(most: usize) -> Self {
         let (since, grows_until, fewer) = (None, None, None);
         let (growth, ahead, still) = (PathGrowth::new(LONG), 1, 0);
-        Self { most, needed: 1, since, look: LOOK, arrived: 0, grows_until, fewer, growth, ahead, still }
+        let is_vain = false;
+        Self {
+            most,
+            needed: 1,
+            since,
+            look: LOOK,
+            arrived: 0,
+            grows_until,
+            fewer,
+            growth,
+            ahead,
+            still,
+            is_vain,
+        }
     }
 
     /// Connections that are needed at least.
@@ -117,8 +133,8 @@ impl LongPath {
     /// So many bytes came in a round trip; `doubles`: about twice as many as in the one before.
     fn look_ahead(&mut self, (under_way, doubles): (u64, bool), round_trip: Duration, now: Instant) {
         self.still = if doubles { 0 } else { self.still + 1 };
-        if self.still >= STILL {
-            self.ahead = self.needed;
+        if self.still >= STILL && self.ahead > self.needed {
+            (self.ahead, self.is_vain) = (self.needed, true);
         }
         let each = under_way / self.needed as u64;
         if !doubles || round_trip < LONG || each < OPENS {
@@ -127,6 +143,7 @@ impl LongPath {
         let next = self.next_step(round_trip).min(self.most);
         match self.needed == 1 && each >= FILLS {
             true => self.raise(next, round_trip, now),
+            false if self.is_vain => {}
             false => self.ahead = next,
         }
     }
@@ -158,7 +175,7 @@ impl LongPath {
     fn raise(&mut self, needed: usize, round_trip: Duration, now: Instant) {
         let needed = needed.min(self.most);
         if needed > self.needed {
-            self.needed = needed;
+            (self.needed, self.is_vain) = (needed, false);
             self.grows_until = Some(now + round_trip * GROWTH);
         }
     }
@@ -262,6 +279,19 @@ mod tests {
         ] {
             assert_eq!(begun(line, round_trip * MS), expected, "{what}");
         }
+    }
+
+    #[test]
+    fn what_comes_in_bursts_has_connections_opened_ahead_once() {
+        let (mut path, start, mut heard, mut opened) = (LongPath::new(16), Instant::now(), 0, 0);
+        for trip in 0..200_u64 {
+            // Four round trips with bytes, the third with twice as many, and four with few.
+            heard += [400_000, 400_000, 900_000, 900_000, 1000, 1000, 1000, 1000][trip as usize % 8];
+            let before = path.ahead();
+            path.arrived(0, true, start + 60 * trip as u32 * MS, || PathLook { round_trip: 60 * MS, heard });
+            opened += usize::from(path.ahead() > before);
+        }
+        assert_eq!((opened, path.ahead()), (1, 1));
     }
 
     #[test]
