@@ -33,8 +33,8 @@ const GATHERED: usize = 64 * 1024;
 const GATHERING: Duration = Duration::from_millis(10);
 /// The most encrypted bytes that are waited for then, which have that content in full records.
 const MOST_GATHERED: usize = GATHERED + 1024;
-/// Where fewer came in that time there is no more to gather.
-const WORTH_GATHERING: usize = 16 * 1024;
+/// So many have to come without a pause of that length before: not each burst of a connection that begins.
+const GATHERED_FROM: usize = 512 * 1024;
 /// Of a peer that is held short: what is received at once, and the longest frame.
 const LITTLE: usize = 16 * 1024;
 /// Of a peer that says little: what is received at once.
@@ -59,17 +59,18 @@ pub struct FrameReader {
     gathering: Option<Gathering>,
 }
 
-/// How fast bytes come.
+/// How bytes come.
 struct Gathering {
     received_at: Instant,
-    is_fast: bool,
+    /// Bytes that came without a pause.
+    run: usize,
 }
 
 impl Gathering {
     /// So many came at `now`.
     fn received(&mut self, bytes: usize, now: Instant) {
-        let is_soon = now.saturating_duration_since(self.received_at) < GATHERING;
-        self.is_fast = is_soon && (self.is_fast || bytes >= WORTH_GATHERING);
+        let is_pause = now.saturating_duration_since(self.received_at) >= GATHERING;
+        self.run = if is_pause { 0 } else { self.run.saturating_add(bytes) };
         self.received_at = now;
     }
 }
@@ -127,10 +128,10 @@ impl FrameReader {
         }
     }
 
-    /// From now on waits for 64 KiB before it looks, but for 10 ms at most, while bytes come as fast as that: for who passes on what comes and
-    /// wakes for nothing else.
+    /// From now on waits for 64 KiB before it looks, but for 10 ms at most, once bytes come without pauses: for who passes on what comes and wakes
+    /// for nothing else.
     pub fn gather(&mut self) {
-        self.gathering = Some(Gathering { received_at: Instant::now(), is_fast: false });
+        self.gathering = Some(Gathering { received_at: Instant::now(), run: 0 });
         self.stream.wait_for(MOST_GATHERED, GATHERING);
     }
 
@@ -191,12 +192,13 @@ impl FrameReader {
     /// Receives up to about `wanted` bytes, of which fewer than `missing` are of no use.
     async fn receive(&mut self, wanted: usize, missing: usize) -> io::Result<usize> {
         let Self { stream, buffer, gathering, .. } = self;
-        if let Some(gathering) = gathering.as_mut().filter(|it| it.is_fast && missing < GATHERED) {
+        if let Some(gathering) = gathering.as_mut().filter(|it| it.run >= GATHERED_FROM && missing < GATHERED)
+        {
             let gathered = poll_fn(|cx| stream.poll_receive(cx, buffer, wanted, GATHERED));
             if let Ok(received) = timeout(GATHERING, gathered).await {
                 return received;
             }
-            gathering.is_fast = false;
+            gathering.run = 0;
         }
         poll_fn(|cx| stream.poll_receive(cx, buffer, wanted, missing)).await
     }
@@ -457,21 +459,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_gathers_waits_for_more_while_bytes_come_fast_but_not_for_long() {
-        for (gathers, expected) in
-            [(false, vec![4; 5]), (true, vec![4, GATHERED, GATHERED, GATHERED, GATHERED, 4, 4])]
-        {
+    async fn who_gathers_waits_for_more_once_bytes_come_without_pauses_but_not_for_long() {
+        let piece = frame(1, &[5; 32 * 1024 - 5]);
+        let before = GATHERED_FROM / piece.len();
+        for gathers in [false, true] {
             let asked = Arc::default();
             let pause = Box::pin(tokio::time::sleep(Duration::from_secs(1)));
-            let stream =
-                Asked { frames: vec![frame(1, &[5; WORTH_GATHERING]); 4], least: Arc::clone(&asked), pause };
+            let stream = Asked { frames: vec![piece.clone(); before + 3], least: Arc::clone(&asked), pause };
             let mut reader = FrameReader::new(Box::new(stream));
+            reader.is_quiet = false;
             if gathers {
                 reader.gather();
             }
-            for _ in 0..4 {
+            for _ in 0..before + 3 {
                 reader.next().await.unwrap().unwrap();
             }
+            // The last one comes after a second.
+            let expected = match gathers {
+                true => [vec![4; before], vec![GATHERED; 4], vec![4; 2]].concat(),
+                false => vec![4; before + 4],
+            };
             assert_eq!(*asked.lock().unwrap(), expected, "{gathers}");
         }
     }
