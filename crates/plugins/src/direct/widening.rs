@@ -31,8 +31,10 @@ const EVEN: f64 = 1.05;
 /// A rate that grew by no more than this since the period before, and fell by no more than that, is steady.
 const STEADY: f64 = 1.1;
 const FALLING: f64 = 1.6;
-/// A path that loses nothing is tried only after so long.
+/// A path that loses nothing is tried only after so long, and after a step in vain not before this: that was no chance, and a
+/// connection of BBR's that began beside a full one is slow for many seconds, which shows at the end.
 const LOSSLESS: Duration = Duration::from_secs(15);
+const LOSSLESS_REST: Duration = Duration::from_secs(90);
 /// A step that was not worth it is tried again after so long, and then after twice that, ... Soon at
 /// first: where packets are lost at random, it may have seemed so by chance.
 const FIRST_REST: Duration = Duration::from_secs(3);
@@ -232,6 +234,7 @@ impl Widening {
         }
         self.width = step.from;
         self.last = None;
+        self.late = Some(now + LOSSLESS_REST);
         self.phase = WidthPhase::Resting(now + self.rest);
         self.rest = (self.rest * 2).min(LONGEST_REST);
     }
@@ -360,6 +363,15 @@ mod tests {
         };
         assert_eq!(widths(14), [1]);
         assert_eq!(widths(19), [1, 2, 4, 2], "a window that is too small for the path");
+    }
+
+    #[test]
+    fn a_path_that_loses_nothing_and_was_tried_in_vain_is_left_alone_for_long() {
+        for (seconds, expected) in [(100, &[1, 2, 1][..]), (120, &[1, 2, 1, 2, 1])] {
+            let rate = |_, at: Duration| if (17..19).contains(&at.as_secs()) { 900_000 } else { 1_300_000 };
+            let seen = run(&mut Widening::new(1, 16), seconds, rate, |_| false);
+            assert_eq!(seen, expected, "{seconds}");
+        }
     }
 
     #[test]
