@@ -1,14 +1,18 @@
 //! Runs of bytes as deltas of what the asking side has, by the machines of the exchange of deltas. Each step is requested by itself:
 //! the answering side keeps nothing of it, and of what came the asking side keeps the outlines, which go with the next request.
 //!
+//! What a requester's own machine does for it is done here also for copies.
+//!
 //! A base may lie, and so may a delta. Making one costs memory and time in proportion to what was asked
 //! for; what is made of one is compared with the chunks' hashes by whoever asked.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use bytes::Bytes;
 use towpath_content::delta::exchange::{
-    Base, DeltaRun, NextSignature, Reply, Request, Requester, RequesterAction, Responder, ResponderAction,
+    Base, DeltaRun, NextSignature, Reply, Request, Requester, RequesterAction, RequesterEnd, Responder,
+    ResponderAction,
 };
 
 use crate::MAX_DELTA_SPAN;
@@ -105,26 +109,63 @@ impl ComingStep {
     }
 
     fn work(&mut self) -> StepTaken {
-        loop {
-            match self.requester.poll() {
-                RequesterAction::Wait => return StepTaken::More,
-                RequesterAction::Read(range) => {
-                    let bytes = self.base.get(range.start as usize..range.end as usize);
-                    self.requester.read(bytes.map(<[u8]>::to_vec));
-                }
-                RequesterAction::Unpack { packed, limit } => {
-                    let unpacked = unpack(packed, limit.min(MOST_UNPACKED));
-                    self.requester.unpacked(unpacked);
-                }
-                RequesterAction::Send(NextSignature::Signed(signature)) => {
-                    let request = self.requester.ask_anew(signature);
-                    return request
-                        .map_or(StepTaken::Useless, |it| StepTaken::Outlined(it.to_bytes().into()));
-                }
-                RequesterAction::Write { bytes, .. } => return StepTaken::Made(bytes.into()),
-                RequesterAction::ApplyPatch { .. }
-                | RequesterAction::Send(NextSignature::GivenUp)
-                | RequesterAction::End(_) => return StepTaken::Useless,
+        let read =
+            |range: Range<u64>| self.base.get(range.start as usize..range.end as usize).map(<[u8]>::to_vec);
+        match next_step(&mut self.requester, MOST_UNPACKED, read, |_, _, _| None) {
+            RequesterStep::Wait => StepTaken::More,
+            RequesterStep::Send(NextSignature::Signed(signature)) => {
+                let request = self.requester.ask_anew(signature);
+                request.map_or(StepTaken::Useless, |it| StepTaken::Outlined(it.to_bytes().into()))
+            }
+            RequesterStep::Write { bytes, .. } => StepTaken::Made(bytes.into()),
+            RequesterStep::Send(NextSignature::GivenUp) | RequesterStep::End(_) => StepTaken::Useless,
+        }
+    }
+}
+
+/// What others have to do for a requester, once all that its own machine can do is done.
+pub enum RequesterStep {
+    /// More is to come.
+    Wait,
+    /// A message is to be sent.
+    Send(NextSignature),
+    /// A part is to be written.
+    Write {
+        /// Its first byte.
+        offset: u64,
+        /// Its bytes.
+        bytes: Vec<u8>,
+        /// Bytes that came for it.
+        came: u64,
+    },
+    /// It is over.
+    End(RequesterEnd),
+}
+
+/// Does what a requester's own machine can do: `read` reads its base, `patch` makes so many bytes of a patch and a base, and at most
+/// `most_unpacked` are unpacked.
+pub fn next_step(
+    requester: &mut Requester,
+    most_unpacked: u64,
+    read: impl Fn(Range<u64>) -> Option<Vec<u8>>,
+    patch: impl Fn(&[u8], &[u8], u64) -> Option<Vec<u8>>,
+) -> RequesterStep {
+    loop {
+        match requester.poll() {
+            RequesterAction::Wait => return RequesterStep::Wait,
+            RequesterAction::Send(signature) => return RequesterStep::Send(signature),
+            RequesterAction::Write { offset, bytes, came } => {
+                return RequesterStep::Write { offset, bytes, came };
+            }
+            RequesterAction::End(end) => return RequesterStep::End(end),
+            RequesterAction::Read(range) => requester.read(read(range)),
+            RequesterAction::Unpack { packed, limit } => {
+                let unpacked = unpack(packed, limit.min(most_unpacked));
+                requester.unpacked(unpacked);
+            }
+            RequesterAction::ApplyPatch { patch: bytes, base, len } => {
+                let part = patch(bytes, base, len);
+                requester.patched(part);
             }
         }
     }

@@ -4,8 +4,8 @@
 //! Nothing here proves anything: the caller hashes the whole.
 
 use towpath_content::Oid;
-use towpath_content::delta::exchange::{NextSignature, Requester, RequesterAction, RequesterEnd};
-use towpath_protocol::packing;
+use towpath_content::delta::exchange::{MAX_UNPACKED_LEN, Requester};
+use towpath_protocol::steps::{RequesterStep, next_step};
 use towpath_reuse::delta::patches;
 
 use super::file::DeltaBase;
@@ -24,53 +24,10 @@ pub struct DeltaReceiver {
     pub is_failed: bool,
 }
 
-/// A part that was made.
-pub struct MadePart {
-    /// Where it begins.
-    pub offset: u64,
-    /// Its bytes.
-    pub content: Vec<u8>,
-    /// Bytes on the network.
-    pub came: u64,
-}
-
-/// What is to be done for an exchange, once all that can be done here is done.
-pub enum ExchangeStep {
-    /// More is to come.
-    Wait,
-    /// A message is to be sent.
-    Send(NextSignature),
-    /// A part is to be written.
-    Write(MadePart),
-    /// It is over.
-    End(RequesterEnd),
-}
-
 impl DeltaReceiver {
     /// Does the work of the requester, up to what others have to do.
-    pub fn next(&mut self) -> ExchangeStep {
-        loop {
-            match self.requester.poll() {
-                RequesterAction::Wait => return ExchangeStep::Wait,
-                RequesterAction::End(end) => return ExchangeStep::End(end),
-                RequesterAction::Read(range) => {
-                    let bytes = self.base.read(range);
-                    self.requester.read(bytes);
-                }
-                RequesterAction::Unpack { packed, limit } => {
-                    let delta = packing::unpack(packed, limit);
-                    self.requester.unpacked(delta);
-                }
-                RequesterAction::ApplyPatch { patch, base, len } => {
-                    let part = patches::apply(patch, base, len);
-                    self.requester.patched(part);
-                }
-                RequesterAction::Send(signature) => return ExchangeStep::Send(signature),
-                RequesterAction::Write { offset, bytes, came } => {
-                    return ExchangeStep::Write(MadePart { offset, content: bytes, came });
-                }
-            }
-        }
+    pub fn next(&mut self) -> RequesterStep {
+        next_step(&mut self.requester, MAX_UNPACKED_LEN, |range| self.base.read(range), patches::apply)
     }
 }
 
@@ -80,7 +37,9 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use towpath_content::delta::exchange::{Base, DeltaRun, Request, SignedParts};
+    use towpath_content::delta::exchange::{
+        Base, DeltaRun, NextSignature, Request, RequesterEnd, SignedParts,
+    };
     use towpath_store::doubles::noise;
     use towpath_transfer::Tag;
     use towpath_transfer::offer::{EntryBody, EntryQuery, EntryWant};
@@ -140,12 +99,12 @@ mod tests {
             }
             let end = loop {
                 match receiver.next() {
-                    ExchangeStep::Wait => break None,
-                    ExchangeStep::Send(signature) => sign(signature),
-                    ExchangeStep::Write(MadePart { offset, content, .. }) => {
-                        made[offset as usize..][..content.len()].copy_from_slice(&content);
+                    RequesterStep::Wait => break None,
+                    RequesterStep::Send(signature) => sign(signature),
+                    RequesterStep::Write { offset, bytes, .. } => {
+                        made[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
                     }
-                    ExchangeStep::End(end) => break Some(end),
+                    RequesterStep::End(end) => break Some(end),
                 }
             };
             if let Some(end) = end {

@@ -11,7 +11,7 @@ use towpath_content::Oid;
 use super::file::CopyFile;
 use super::network_look::NetworkLook;
 use towpath_content::delta::exchange::{
-    Base, MAX_OUTLINES, MAX_SIGNATURE_LEN, NextSignature, PatchParts, Request, Requester, SignedParts, parts,
+    Base, MAX_SIGNATURE_LEN, NextSignature, PatchParts, Request, Requester, SignedParts, parts,
 };
 use towpath_content::lock::lock;
 use towpath_reuse::delta::made::{MadeDelta, MadeDeltas};
@@ -80,37 +80,45 @@ impl DeltaRequests {
         files: &[&Arc<CopyFile>],
         must_sign: bool,
     ) -> Vec<Option<(Request, DescribedBase)>> {
-        if files.iter().all(|file| file.base().size().is_none()) {
-            return files.iter().map(|_| None).collect();
-        }
         let old_bytes = files.iter().filter_map(|file| file.base().size()).fold(0, u64::saturating_add);
         let network = self.network_for(old_bytes);
         let DeltaCounts { hits, misses, .. } = *lock(&self.counts);
         let may_name = !must_sign && misses < MISSES + hits;
         let is_idle = self.room.available_permits() == MOST_SIGNED;
-        let describe = |file: &&Arc<CopyFile>| {
-            let old = file.base().size().filter(|old| network.likes_name(*old, file.wanted().size))?;
-            if self.room.available_permits() < MAX_SIGNATURE_LEN {
-                return None;
-            }
-            let (base, bytes) = describe(file, old, &network, may_name)?;
-            let signed = Arc::clone(&self.room).try_acquire_many_owned(u32::try_from(bytes).ok()?);
-            Some((old, base, signed.ok()?))
-        };
+        let describe = |file: &&Arc<CopyFile>| self.describe(file, &network, may_name);
         let described: Vec<_> = files.par_iter().with_max_len(4).map(describe).collect();
-        let is_in_parts = |(_, base, _): &&(u64, Base, OwnedSemaphorePermit)| base.ahead() > 0;
-        let in_parts = described.iter().flatten().filter(is_in_parts).count();
-        let outlines = if network.likes_outlines() { MAX_OUTLINES } else { 0 };
-        let request = |(file, described): (&&Arc<CopyFile>, Option<(u64, Base, OwnedSemaphorePermit)>)| {
-            let (old, mut base, signed) = described?;
-            if let Base::Parts { count, ahead } = &mut base {
+        let in_parts = described.iter().flatten().filter(|(_, request, _)| request.base.ahead() > 0).count();
+        let finish = |(old, mut request, signed): (u64, Request, OwnedSemaphorePermit)| {
+            if let Base::Parts { count, ahead } = &mut request.base {
                 *ahead = network.signatures_ahead(*count as u32, is_idle && in_parts == 1).into();
             }
-            let request = Request { base, is_guess: file.base().is_guess(), outlines };
             let described = DescribedBase::new(&request, old, signed);
-            Some((request, described))
+            (request, described)
         };
-        files.iter().zip(described).map(request).collect()
+        described.into_iter().map(|described| described.map(finish)).collect()
+    }
+
+    /// Bytes of a file's base, the request with its name, its signature, or its parts, which are signed later, and room for all of
+    /// these signatures; none where that does not pay.
+    fn describe(
+        &self,
+        file: &CopyFile,
+        network: &Network,
+        may_name: bool,
+    ) -> Option<(u64, Request, OwnedSemaphorePermit)> {
+        let (old, new) = (file.base().size()?, file.wanted().size);
+        if !network.likes_name(old, new) || self.room.available_permits() < MAX_SIGNATURE_LEN {
+            return None;
+        }
+        let is_named = may_name && PatchParts::new(old, new).is_some();
+        let (base, bytes) = match is_named.then(|| file.base().oid()).flatten() {
+            Some(oid) => (Base::Named(oid), 0),
+            None if !network.likes_delta(old, new) => return None,
+            None => sign(file, old, network.likes_outlines())?,
+        };
+        let signed = Arc::clone(&self.room).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()?;
+        let request = Request { base, is_guess: file.base().is_guess(), outlines: network.outlines() };
+        Some((old, request, signed))
     }
 
     /// Whether the sender had a base that was named.
@@ -156,20 +164,9 @@ impl DescribedBase {
     }
 }
 
-/// A file's base by its name, its signature, or its parts, which are signed later; and how many bytes all signatures may take.
-fn describe(file: &CopyFile, old: u64, network: &Network, may_name: bool) -> Option<(Base, u64)> {
-    let new = file.wanted().size;
-    if may_name
-        && PatchParts::new(old, new).is_some()
-        && let Some(oid) = file.base().oid()
-    {
-        return Some((Base::Named(oid), 0));
-    }
-    if !network.likes_delta(old, new) {
-        return None;
-    }
-    let count = parts::parts(old, new)?;
-    let in_steps = network.likes_outlines();
+/// A file's base by its signature or its parts; and how many bytes all signatures may take.
+fn sign(file: &CopyFile, old: u64, in_steps: bool) -> Option<(Base, u64)> {
+    let count = parts::parts(old, file.wanted().size)?;
     if count > 1 {
         file.base().open()?;
         let bytes = count * parts::signature_len(old.div_ceil(count), old, in_steps);

@@ -79,22 +79,24 @@ pub async fn serve_stdio(
     Ok(())
 }
 
-/// The first message, and the options that came in parts before it.
-async fn recv_start(inbox: &mut ControlReceiver) -> Result<(Start, Vec<u8>), CopyError> {
+/// What it is to be, the message that said so, and all options.
+async fn recv_start(inbox: &mut ControlReceiver) -> Result<(CopyRole, Start, Vec<u8>), CopyError> {
     let mut options = Vec::new();
     loop {
-        match Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? {
-            Message::More(part) if options.len() + part.len() <= MAX_OPTIONS => {
-                options.extend_from_slice(&part);
-            }
-            Message::Start(start) if options.len() + start.options.len() <= MAX_OPTIONS => {
-                options.extend_from_slice(&start.options);
-                return Ok((start, options));
-            }
-            Message::More(_) | Message::Start(_) => {
-                return Err(RequestFault::TooManyOptions.into());
-            }
-            _ => return Err(violation("something before it was told what to do")),
+        let Message::Start(mut start) = Message::from_bytes(inbox.next().await.ok_or_else(hung_up)?)? else {
+            return Err(violation("something before it was told what to do"));
+        };
+        if start.version != VERSION {
+            let version = start.version;
+            let what = format!("version {version} of the copy protocol, where this side knows {VERSION}");
+            return Err(violation(&what));
+        }
+        if options.len() + start.options.len() > MAX_OPTIONS {
+            return Err(RequestFault::TooManyOptions.into());
+        }
+        options.extend_from_slice(&start.options);
+        if let Some(role) = start.role.take() {
+            return Ok((role, start, options));
         }
     }
 }
@@ -146,16 +148,9 @@ enum Work {
 
 impl Task {
     async fn recv(inbox: &mut ControlReceiver) -> Result<Self, CopyError> {
-        let (start, options) = recv_start(inbox).await?;
-        if start.version != VERSION {
-            let version = start.version;
-            let what = format!("version {version} of the copy protocol, where this side knows {VERSION}");
-            return Err(violation(&what));
-        }
+        let (role, Start { addresses, takes_moves, .. }, options) = recv_start(inbox).await?;
         let options = options::decode(options.into())?;
-        let part = start.role.ok_or_else(|| violation("a start that names no side"))?;
-        let (addresses, takes_moves) = (start.addresses, start.takes_moves);
-        Ok(Self { part: Duty::of(part)?, options, addresses, takes_moves })
+        Ok(Self { part: Duty::of(role)?, options, addresses, takes_moves })
     }
 
     /// Everything that it may write.

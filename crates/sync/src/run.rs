@@ -203,8 +203,8 @@ async fn agree(
     message.options = front.split_off(front.len() - front.len() % PART);
     // A list of files may be longer than a message.
     while !front.is_empty() {
-        let part = Message::More(front.split_to(PART)).into_bytes();
-        control.send(part).await.map_err(|_| hung_up())?;
+        let part = Start { version: VERSION, options: front.split_to(PART), ..Start::default() };
+        control.send(Message::Start(part).into_bytes()).await.map_err(|_| hung_up())?;
     }
     control.send(Message::Start(message).into_bytes()).await.map_err(|_| hung_up())?;
     loop {

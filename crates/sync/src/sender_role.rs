@@ -16,7 +16,7 @@ use super::source::Sources;
 use super::threads;
 use crate::error::CopyError;
 use towpath_ssh::race::Race;
-use towpath_sync_messages::race_talk::heed;
+use towpath_sync_messages::race_talk::{heed_move, heed_wish};
 
 /// Sends the receiver the entries of `sources`, and answers its questions for them over any connection of the copy, until it
 /// reports that all is in place; returns its summary. `race` dials as many connections as the receiver wants.
@@ -48,15 +48,15 @@ pub async fn send(
                 Message::Finished(finished) => return Ok(finished.into_summary()),
                 Message::Event(report) => endpoint.events.pass(report, &endpoint.other).await?,
                 Message::Fatal(fatal) => return Err(remote_error(&fatal, &endpoint.other)),
-                Message::Probe(_) if std::mem::replace(&mut is_probed, true) => {
-                    return Err(violation("a second probe"));
+                Message::Probe(asked) if std::mem::replace(&mut is_probed, true) || !asked.is_empty() => {
+                    return Err(violation("a second probe, or one with bytes"));
                 }
                 Message::Probe(_) => {
-                    let probed = Message::Probed(probe().into());
+                    let probed = Message::Probe(probe().into());
                     endpoint.control.send(probed.into_bytes()).await.map_err(|_| hung_up())?;
                 }
-                wish @ (Message::Connections(_) | Message::LinkConnections(_)) => heed(race, &wish),
-                moved @ Message::Moved(_) if !endpoint.is_remote_end => heed(race, &moved),
+                Message::Connections(wish) => heed_wish(race, &wish),
+                Message::Ready(moved) if !endpoint.is_remote_end => heed_move(race, &moved),
                 message => sender.recv(message)?,
             }
         }
@@ -210,10 +210,7 @@ pub mod tests {
             let next = tokio::time::timeout(LIMIT, sending.inbox.next()).await.unwrap().unwrap();
             came += next.len();
             let Message::Entries(part) = Message::from_bytes(next).unwrap() else { panic!("no entries") };
-            let bytes = part.unpack().unwrap();
-            if bytes.is_empty() {
-                break;
-            }
+            let Some(bytes) = part.unpack().unwrap() else { break };
             tree += bytes.len();
         }
         assert!(came < tree * 3 / 4, "{came} {tree}");

@@ -17,7 +17,7 @@ use super::tree_receiving::{News, SenderStep, TreeReceiving};
 use crate::error::CopyError;
 use towpath_content::lock::lock;
 use towpath_ssh::race::Race;
-use towpath_sync_messages::race_talk::heed;
+use towpath_sync_messages::race_talk::heed_move;
 
 /// See the head of this module.
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl TreeLink {
                     endpoint.events.pass(report, &endpoint.other).await?
                 }
                 Message::Fatal(fatal) => return Err(remote_error(&fatal, &endpoint.other)),
-                moved @ Message::Moved(_) if !endpoint.is_remote_end => heed(race, &moved),
+                Message::Ready(moved) if !endpoint.is_remote_end => heed_move(race, &moved),
                 message => self.take(message)?,
             }
         }

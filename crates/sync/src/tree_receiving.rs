@@ -19,7 +19,7 @@ use towpath_content::tree::{Decoder, Event};
 
 use super::file_result::FileResult;
 use super::message::{
-    Considered, Empty, MOST_SETTLED, Message, PROBE, Settled, TreePart, Unchanged, hung_up, violation,
+    Considered, MOST_SETTLED, Message, PROBE, Settled, TreePart, Unchanged, hung_up, violation,
 };
 use crate::error::CopyError;
 
@@ -80,10 +80,8 @@ pub enum SenderStep {
     Event(Event),
     /// See [`Message::Closed`].
     Closed(u64),
-    /// See [`Message::Incomplete`].
-    Incomplete,
-    /// There are no more.
-    End,
+    /// There are no more. Incomplete: the sender could not read all of them.
+    End { is_incomplete: bool },
 }
 
 /// What the sender is to be told.
@@ -102,7 +100,7 @@ pub enum News {
 impl TreeReceiving {
     /// Takes a message of the sender.
     pub fn take(&mut self, message: Message) -> Result<(), CopyError> {
-        if let Message::Probed(bytes) = message {
+        if let Message::Probe(bytes) = message {
             return self.probed(bytes.len());
         }
         let part = TreePart::unpack(message)?;
@@ -112,7 +110,7 @@ impl TreeReceiving {
             TreeStage::Told => return Err(violation("more of a tree that has ended")),
             TreeStage::Over => return Ok(()),
         }
-        if matches!(&part, TreePart::Entries(bytes) if bytes.is_empty()) {
+        if matches!(part, TreePart::End { .. }) {
             self.state = TreeStage::Told;
         }
         self.waiting += part.cost();
@@ -159,13 +157,12 @@ impl TreeReceiving {
             let Some(part) = self.parts.pop_front() else { return Ok(None) };
             self.waiting -= part.cost();
             match part {
-                TreePart::Entries(bytes) if bytes.is_empty() => {
-                    std::mem::take(&mut self.decoder).finish().map_err(bad)?;
-                    return Ok(Some(SenderStep::End));
-                }
                 TreePart::Entries(bytes) => self.rest = bytes,
                 TreePart::Closed(entry) => return Ok(Some(SenderStep::Closed(entry))),
-                TreePart::Incomplete => return Ok(Some(SenderStep::Incomplete)),
+                TreePart::End { is_incomplete } => {
+                    std::mem::take(&mut self.decoder).finish().map_err(bad)?;
+                    return Ok(Some(SenderStep::End { is_incomplete }));
+                }
             }
         }
     }
@@ -213,7 +210,7 @@ impl TreeReceiving {
     pub fn poll(&mut self, now: Instant) -> News {
         if self.probe == ProbeStage::Wanted && self.state != TreeStage::Over {
             self.probe = ProbeStage::UnderWay;
-            return News::Send(Message::Probe(Empty {}));
+            return News::Send(Message::Probe(Bytes::new()));
         }
         if self.settled.is_empty() && self.considered.is_empty() {
             return if self.state == TreeStage::Over { News::Over } else { News::Nothing };

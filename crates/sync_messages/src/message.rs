@@ -19,7 +19,7 @@ const MAX_UNPACKED: u64 = 256 << 10;
 
 /// Parts that a message may have, each list by the numbers of its fields: an empty part takes a hundred times its
 /// bytes once it is read.
-const MOST_PARTS: [(&[u32], usize); 10] = [
+const MOST_PARTS: [(&[u32], usize); 9] = [
     (&[1, 2, 1], 100_000), // sources of a start
     (&[1, 5], 256),        // addresses of both, and those that an error names
     (&[2, 1], 256),
@@ -29,7 +29,6 @@ const MOST_PARTS: [(&[u32], usize); 10] = [
     (&[9, 1, 12], MOST_LISTED),
     (&[9, 1, 13, 14], MOST_LISTED), // bottlenecks
     (&[9, 1, 13, 15], MOST_DELTAS),
-    (&[16, 1], 256),
 ];
 
 /// Files in each list of a [`Settled`], at most.
@@ -39,25 +38,25 @@ pub const MOST_SETTLED: usize = 1024;
 pub const MOST_SOURCES: usize = 64;
 
 /// The version of these messages.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
-/// Bytes of a [`Message::Probed`].
+/// Bytes of a [`Message::Probe`] in answer.
 pub const PROBE: usize = 32 << 10;
 
 /// One message.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Envelope {
-    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16")]
+    #[prost(oneof = "Message", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     message: Option<Message>,
 }
 
 /// A message.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Message {
-    /// Client to the remote end: what to do.
+    /// Client to the remote end: what to do. Long options come in several, of which the last one names the role.
     #[prost(message, tag = "1")]
     Start(Start),
-    /// The remote end is ready and can be dialled at these addresses.
+    /// The remote end is ready and can be dialled at these addresses; again when they change.
     #[prost(message, tag = "2")]
     Ready(Ready),
     /// The copy as a whole can't go on.
@@ -66,9 +65,9 @@ pub enum Message {
     /// Sender: the next bytes of the live tree descriptor; none at its end.
     #[prost(message, tag = "4")]
     Entries(TreeBytes),
-    /// Sender: the tree could not be read completely; entries that did not come may still be there.
-    #[prost(message, tag = "5")]
-    Incomplete(Empty),
+    /// Sender: this entry, a directory that is about to come, comes without what is in it.
+    #[prost(uint64, tag = "5")]
+    Closed(u64),
     /// Receiver: how far it has looked at entries.
     #[prost(message, tag = "6")]
     Considered(Considered),
@@ -81,50 +80,27 @@ pub enum Message {
     /// Receiver, when all is in place: its summary.
     #[prost(message, tag = "9")]
     Finished(EndReport),
-    /// Sender: this entry, a directory that is about to come, comes without what is in it.
-    #[prost(uint64, tag = "10")]
-    Closed(u64),
-    /// Client to the remote end, before `Start`: the front of the options, in parts.
-    #[prost(bytes = "bytes", tag = "11")]
-    More(Bytes),
-    /// Receiver, once: how long do a few bytes take?
-    #[prost(message, tag = "12")]
-    Probe(Empty),
-    /// Sender, in answer: those, which mean nothing.
-    #[prost(bytes = "bytes", tag = "13")]
-    Probed(Bytes),
-    /// Receiver: connections that it wants in all, beside this one.
-    #[prost(uint32, tag = "14")]
-    Connections(u32),
-    /// Receiver: the same by one of the sender's links.
-    #[prost(message, tag = "15")]
-    LinkConnections(LinkConnections),
-    /// Remote end: it can be dialled at these addresses now.
-    #[prost(message, tag = "16")]
-    Moved(RemoteAddresses),
+    /// Receiver, once, with nothing: how long do a few bytes take? Sender, in answer: those, which mean nothing.
+    #[prost(bytes = "bytes", tag = "10")]
+    Probe(Bytes),
+    /// Receiver: connections that it wants.
+    #[prost(message, tag = "11")]
+    Connections(WantedConnections),
 }
 
 /// Nothing.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Empty {}
 
-/// Addresses of the remote end, all of them.
+/// Connections that are wanted beside this one.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct RemoteAddresses {
-    /// As in [`Ready`].
-    #[prost(string, repeated, tag = "1")]
-    pub addresses: Vec<String>,
-}
-
-/// Connections that are wanted by a link of the sender's machine.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct LinkConnections {
-    /// The link's name, as the hellos of its connections tell it.
-    #[prost(string, tag = "1")]
-    pub link: String,
+pub struct WantedConnections {
     /// So many in all.
-    #[prost(uint32, tag = "2")]
+    #[prost(uint32, tag = "1")]
     pub count: u32,
+    /// By this link of the sender's machine, as the hellos of its connections name it; none: by any.
+    #[prost(string, optional, tag = "2")]
+    pub link: Option<String>,
 }
 
 /// Task of the remote end.
@@ -133,16 +109,16 @@ pub struct Start {
     /// [`VERSION`].
     #[prost(uint32, tag = "1")]
     pub version: u32,
-    /// Role of it in the copy.
+    /// Role of it in the copy; none: more of the options follows.
     #[prost(oneof = "CopyRole", tags = "2, 3")]
     pub role: Option<CopyRole>,
-    /// The options as [`options::encode`] writes them, without what came in `More` before.
+    /// The options as [`options::encode`] writes them, or their next part.
     #[prost(bytes = "bytes", tag = "4")]
     pub options: Bytes,
     /// Addresses at which the client can be dialled.
     #[prost(string, repeated, tag = "5")]
     pub addresses: Vec<String>,
-    /// The client is to be told when the remote end's addresses change: it dials by named links.
+    /// The client wants another [`Ready`] when the remote end's addresses change: it dials by named links.
     #[prost(bool, tag = "6")]
     pub takes_moves: bool,
 }
@@ -197,7 +173,7 @@ pub enum Coming {
 /// The remote end can begin.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ready {
-    /// Addresses at which it can be dialled.
+    /// All addresses at which it can be dialled now. In another one than the first, nothing else counts.
     #[prost(string, repeated, tag = "1")]
     pub addresses: Vec<String>,
     /// Number of sources, if it is the sender: wildcards may stand for several.
@@ -214,6 +190,9 @@ pub struct TreeBytes {
     /// The bytes.
     #[prost(oneof = "TreeBytesForm", tags = "1, 2")]
     pub part: Option<TreeBytesForm>,
+    /// At its end: it could not be read completely; entries that did not come may still be there.
+    #[prost(bool, tag = "3")]
+    pub is_incomplete: bool,
 }
 
 /// Forms of such bytes.
@@ -235,18 +214,23 @@ impl TreeBytes {
             Some(packed) => TreeBytesForm::Packed(packed.into()),
             None => TreeBytesForm::Plain(bytes),
         };
-        Self { part: Some(part) }
+        Self { part: Some(part), ..Self::default() }
     }
 
-    /// The bytes as they are, in memory of their own.
-    pub fn unpack(&self) -> Result<Bytes, CopyError> {
-        match &self.part {
-            None => Ok(Bytes::new()),
+    /// The end of the descriptor.
+    pub const fn end(is_incomplete: bool) -> Self {
+        Self { part: None, is_incomplete }
+    }
+
+    /// The bytes as they are, in memory of their own; none at the end.
+    pub fn unpack(&self) -> Result<Option<Bytes>, CopyError> {
+        let Some(part) = &self.part else { return Ok(None) };
+        match part {
             // Shared with its message, a byte of it would keep all of that.
-            Some(TreeBytesForm::Plain(bytes)) => Ok(Bytes::copy_from_slice(bytes)),
-            Some(TreeBytesForm::Packed(packed)) => {
-                let unpacked = packing::unpack(packed, MAX_UNPACKED);
-                unpacked.map(Bytes::from).ok_or_else(|| violation("entries that can't be unpacked"))
+            TreeBytesForm::Plain(bytes) => Ok(Some(Bytes::copy_from_slice(bytes))),
+            TreeBytesForm::Packed(packed) => {
+                let unpacked = packing::unpack(packed, MAX_UNPACKED).map(Bytes::from);
+                unpacked.map(Some).ok_or_else(|| violation("entries that can't be unpacked"))
             }
         }
     }

@@ -14,7 +14,7 @@ use towpath_store::{MAX_SPAN, State, Store};
 pub struct Exchange {
     /// Decides on all messages.
     pub responder: Responder,
-    /// The base, if it was named.
+    /// The base, if it was named: then nothing that is sent waits for signatures.
     pub base: Option<Oid>,
 }
 
@@ -23,11 +23,6 @@ impl Exchange {
     pub fn new(request: Request, oid: &Oid, size: u64) -> Self {
         let base = if let Base::Named(base) = request.base { Some(base) } else { None };
         Self { responder: Responder::new(request, oid, size), base }
-    }
-
-    /// True if the base was named: nothing that is sent waits for signatures.
-    pub const fn has_named_base(&self) -> bool {
-        self.base.is_some()
     }
 
     /// The reply. `content`: all of a little file, if it is known. A base is looked for in `store`, if there is one.

@@ -11,19 +11,12 @@ use crate::error::CopyError;
 /// Parts that are made at one time, at most: each takes some 41 MB.
 const TOGETHER: usize = 4;
 
-/// How hard parts are packed.
-pub struct PatchLevels<U> {
-    /// zstd's level by what is known of the network now.
-    pub usual: U,
-    /// And that of parts for which there is time, whatever is known.
-    pub hardest: i32,
-}
-
-/// Makes `count` parts by `make`, of a part and a level of zstd; `send` is handed
+/// Makes `count` parts by `make`, of a part and the `level` of zstd, by whether the last ones took longer to be sent than to be
+/// made: sending takes no time while the connection's window has room, and tells nothing of the network then. `send` is handed
 /// them in order until it wants no more. False: one could not be made. Blocks.
 pub fn make_all<T: Send>(
     count: u64,
-    levels: &PatchLevels<impl Fn() -> i32>,
+    level: impl Fn(bool) -> i32,
     make: impl Fn(u64, i32) -> Option<T> + Sync,
     mut send: impl FnMut(T) -> Result<bool, CopyError>,
 ) -> Result<bool, CopyError> {
@@ -34,15 +27,15 @@ pub fn make_all<T: Send>(
         let made: Option<Vec<T>> = parts.into_par_iter().map(|part| make(part, level)).collect();
         Some((made?, started.elapsed()))
     };
-    let mut level = (levels.usual)();
-    let mut next = made(batch(0), level);
+    let mut next_level = level(false);
+    let mut next = made(batch(0), next_level);
     for start in (0..count).step_by(together as usize) {
         let Some((ready, _)) = next else { return Ok(false) };
         let following = batch(start + together);
         let mut sent = (Ok(true), Duration::ZERO);
         // Not on a thread of the pool, as it waits for the network.
         next = std::thread::scope(|scope| {
-            let making = scope.spawn(|| made(following, level));
+            let making = scope.spawn(|| made(following, next_level));
             let started = Instant::now();
             sent.0 =
                 ready.into_iter().map(&mut send).find(|sent| !matches!(sent, Ok(true))).unwrap_or(Ok(true));
@@ -53,17 +46,9 @@ pub fn make_all<T: Send>(
             return Ok(true);
         }
         let making = next.as_ref().map_or(Duration::ZERO, |(_, making)| *making);
-        level = levels.next(making, sent.1);
+        next_level = level(sent.1 > making);
     }
     Ok(true)
-}
-
-impl<U: Fn() -> i32> PatchLevels<U> {
-    /// The level for what is made next, by how long the last ones took to be made and to be sent. Sending takes no time while
-    /// the connection's window has room; then it is what is known of the network that counts.
-    fn next(&self, making: Duration, sending: Duration) -> i32 {
-        if sending > making { self.hardest } else { (self.usual)() }
-    }
 }
 
 #[cfg(test)]
@@ -73,8 +58,8 @@ mod tests {
 
     use super::*;
 
-    fn easy_or(hardest: i32) -> PatchLevels<impl Fn() -> i32> {
-        PatchLevels { usual: || 1, hardest }
+    const fn easy_or_hard(is_waited_for: bool) -> i32 {
+        if is_waited_for { 9 } else { 1 }
     }
 
     #[test]
@@ -82,7 +67,7 @@ mod tests {
         for count in [1, 2, 7, 50] {
             let mut sent = Vec::new();
             let make = |part, _| Some(vec![part as u8]);
-            let is_made = make_all(count, &easy_or(9), make, |patch| {
+            let is_made = make_all(count, easy_or_hard, make, |patch| {
                 sent.extend(patch);
                 Ok(true)
             });
@@ -94,11 +79,11 @@ mod tests {
     #[test]
     fn what_can_not_be_made_or_sent_is_the_end() {
         let fails_at = |at| move |part, _| (part != at).then_some(());
-        assert!(!make_all(50, &easy_or(9), fails_at(0), |_| Ok(true)).unwrap());
-        assert!(!make_all(50, &easy_or(9), fails_at(40), |_| Ok(true)).unwrap());
-        assert!(make_all(50, &easy_or(9), fails_at(40), |_| Ok(false)).unwrap(), "no more was wanted");
+        assert!(!make_all(50, easy_or_hard, fails_at(0), |_| Ok(true)).unwrap());
+        assert!(!make_all(50, easy_or_hard, fails_at(40), |_| Ok(true)).unwrap());
+        assert!(make_all(50, easy_or_hard, fails_at(40), |_| Ok(false)).unwrap(), "no more was wanted");
         let refuse = |_| Err(CopyError::HungUp);
-        assert!(make_all(50, &easy_or(9), |_, _| Some(()), refuse).is_err());
+        assert!(make_all(50, easy_or_hard, |_, _| Some(()), refuse).is_err());
     }
 
     #[test]
@@ -113,7 +98,7 @@ mod tests {
             Ok(true)
         };
         let count = 8 * rayon::current_num_threads() as u64;
-        make_all(count, &easy_or(9), make, slowly).unwrap();
+        make_all(count, easy_or_hard, make, slowly).unwrap();
         let levels = levels.into_inner().unwrap();
         assert_eq!(levels.first(), Some(&1));
         assert!(levels.contains(&9), "{levels:?}");
@@ -129,7 +114,7 @@ mod tests {
             Some(part)
         };
         let pool = rayon::ThreadPoolBuilder::new().num_threads(16).build().unwrap();
-        let is_made = pool.install(|| make_all(200, &easy_or(9), make, |_| Ok(true)));
+        let is_made = pool.install(|| make_all(200, easy_or_hard, make, |_| Ok(true)));
         assert!(is_made.unwrap());
         assert!((1..=TOGETHER).contains(&most.into_inner()));
     }
@@ -137,14 +122,14 @@ mod tests {
     #[test]
     fn what_fits_the_window_is_packed_by_what_is_known_of_the_network() {
         let (known, levels) = (AtomicUsize::new(3), Mutex::new(Vec::new()));
-        let usual = || known.load(Ordering::SeqCst) as i32;
+        let level = |is_waited_for| if is_waited_for { 9 } else { known.load(Ordering::SeqCst) as i32 };
         let make = |_, level| {
             towpath_content::lock::lock(&levels).push(level);
             Some(())
         };
         let together = rayon::current_num_threads().min(TOGETHER) as u64;
         let mut sent = 0;
-        let is_made = make_all(4 * together, &PatchLevels { usual, hardest: 9 }, make, |()| {
+        let is_made = make_all(4 * together, level, make, |()| {
             sent += 1;
             if sent == together {
                 known.store(7, Ordering::SeqCst);
@@ -155,16 +140,5 @@ mod tests {
         let levels = levels.into_inner().unwrap();
         // Sending may have taken longer than making by chance.
         assert!(levels.first() == Some(&3) && levels.last() >= Some(&7), "{levels:?}");
-    }
-
-    #[test]
-    fn a_table_of_levels() {
-        let ms = Duration::from_millis;
-        for (making, sending, hardest, usual, level) in
-            [(10, 1, 9, 1, 1), (10, 11, 9, 1, 9), (1, 9, 1, 1, 1), (10, 1, 9, 9, 9), (10, 1, 9, 3, 3)]
-        {
-            let found = PatchLevels { usual: || usual, hardest }.next(ms(making), ms(sending));
-            assert_eq!(found, level, "{making} {sending} {hardest} {usual}");
-        }
     }
 }

@@ -4,10 +4,12 @@
 use std::fs::File;
 use std::path::Path;
 
-use towpath_content::delta::exchange::{Base, Reply, Request, SMALL};
+use towpath_content::Oid;
+use towpath_content::delta::exchange::{Base, Request, SMALL};
 use towpath_files::FileError;
 use towpath_protocol::offer::EntryTag;
 use towpath_store::{FileRecord, Hashed, Stamp, Store, StoreError, hash_and_keep};
+use towpath_transfer::offer::EntryBody;
 
 use super::exchange::Exchange;
 use super::source::Located;
@@ -30,28 +32,27 @@ pub struct Ask {
     pub located: Located,
 }
 
+impl Ask {
+    /// What the receiver has of it, if it names that.
+    pub fn named_base(&self) -> Option<Oid> {
+        if let Some(Request { base: Base::Named(base), .. }) = &self.request { Some(*base) } else { None }
+    }
+}
+
 /// A file that was read.
 pub struct Read {
     /// Its content's name, and what was seen when it was read.
     pub hashed: Hashed,
-    /// What goes of it.
-    pub body: ReadBody,
-}
-
-/// What goes of a file that was read.
-pub enum ReadBody {
-    /// Its name.
-    Named,
-    /// Its content too: a little one.
-    Whole(Vec<u8>),
-    /// What it has over what the receiver has, which begins with this reply.
-    Changed(Reply, Box<Exchange>),
+    /// What goes of it with its name.
+    pub body: EntryBody,
+    /// What goes behind that, if the receiver has something of it.
+    pub exchange: Option<Box<Exchange>>,
 }
 
 impl Read {
     /// What the index is told of what was asked for. Little files are read as fast as they are looked up there.
     pub fn to_index(&self, ask: &Ask) -> Option<FileRecord> {
-        if matches!(self.body, ReadBody::Whole(_)) {
+        if matches!(self.body, EntryBody::Whole(_)) {
             return None;
         }
         let path = ask.located.whole_path();
@@ -92,32 +93,23 @@ impl UnreadFile {
     }
 }
 
-/// Reads a file that is asked for: a little one whole, else for its name.
-pub fn read(ask: &Ask) -> Result<Read, UnreadFile> {
-    read_open(&ask.located.open()?, &ask.located.whole_path(), ask.inline)
+/// Reads a file that is asked for: a little one whole, else for its name. Of one of which the receiver has an older version also
+/// for what is replied: if that was named, it is looked for in `store`, if there is one. Patches are made with zstd's `level`.
+pub fn read(ask: &mut Ask, store: Option<&dyn Store>, level: i32) -> Result<Read, UnreadFile> {
+    let (file, path) = (ask.located.open()?, ask.located.whole_path());
+    let Some(request) = ask.request.take() else { return read_open(&file, &path, ask.inline) };
+    let kept = if matches!(request.base, Base::Named(_)) { 0 } else { SMALL };
+    let (hashed, content) = hash_and_keep(&file, &path, kept)?;
+    let mut exchange = Exchange::new(request, &hashed.oid, hashed.stamp.size);
+    let body = EntryBody::Delta(exchange.reply(&file, Some(content), store, level));
+    Ok(Read { hashed, body, exchange: Some(Box::new(exchange)) })
 }
 
 fn read_open(file: &File, path: &Path, inline: u64) -> Result<Read, UnreadFile> {
     let (hashed, content) = hash_and_keep(file, path, inline)?;
     let is_whole = hashed.stamp.size <= inline;
-    Ok(Read { hashed, body: if is_whole { ReadBody::Whole(content) } else { ReadBody::Named } })
-}
-
-/// Reads a file of which the receiver has an older version, for its name and what is replied. If that was named, it is looked for
-/// in `store`, if there is one.
-pub fn read_changed(
-    ask: &Ask,
-    request: Request,
-    store: Option<&dyn Store>,
-    level: i32,
-) -> Result<Read, UnreadFile> {
-    let path = ask.located.whole_path();
-    let file = ask.located.open()?;
-    let kept = if matches!(request.base, Base::Named(_)) { 0 } else { SMALL };
-    let (hashed, content) = hash_and_keep(&file, &path, kept)?;
-    let mut exchange = Exchange::new(request, &hashed.oid, hashed.stamp.size);
-    let reply = exchange.reply(&file, Some(content), store, level);
-    Ok(Read { hashed, body: ReadBody::Changed(reply, Box::new(exchange)) })
+    let body = if is_whole { EntryBody::Whole(content.into()) } else { EntryBody::Named };
+    Ok(Read { hashed, body, exchange: None })
 }
 
 /// A file as it is after hashing: it may have changed since the scan saw it.
@@ -134,8 +126,6 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use towpath_content::Oid;
-
     use super::*;
 
     fn file_of(content: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
@@ -149,13 +139,13 @@ mod tests {
     fn a_little_file_is_read_whole_as_it_was_at_one_moment() {
         let (_dir, path) = file_of(b"little");
         let file = File::open(&path).unwrap();
-        let Read { hashed, body: ReadBody::Whole(content) } = read_open(&file, &path, 6).unwrap() else {
+        let Read { hashed, body: EntryBody::Whole(content), .. } = read_open(&file, &path, 6).unwrap() else {
             panic!("it goes whole")
         };
-        assert_eq!((content.as_slice(), hashed.stamp), (&b"little"[..], Stamp::of(&file).unwrap()));
+        assert_eq!((&content[..], hashed.stamp), (&b"little"[..], Stamp::of(&file).unwrap()));
         assert_eq!(hashed.oid, Oid::of(b"little"));
         let read = read_open(&file, &path, 5).unwrap();
-        assert!(matches!(read.body, ReadBody::Named), "it has grown beyond the limit");
+        assert!(matches!(read.body, EntryBody::Named), "it has grown beyond the limit");
         assert_eq!(read.hashed.oid, Oid::of(b"little"));
     }
 
@@ -180,7 +170,7 @@ mod tests {
         while read < 2000 || (refused == 0 && read < 1_000_000) {
             read += 1;
             match read_open(&File::open(&path).unwrap(), &path, 64 << 10) {
-                Ok(Read { hashed, body: ReadBody::Whole(content) }) => {
+                Ok(Read { hashed, body: EntryBody::Whole(content), .. }) => {
                     assert_eq!(hashed.stamp.size, content.len() as u64);
                     // File times are coarse: what was changed within their grain can't be told.
                     assert!(content.iter().all(|byte| byte.is_ascii_lowercase()));

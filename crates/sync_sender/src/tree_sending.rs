@@ -127,11 +127,8 @@ impl<L, W: From<L>> TreeSending<L, W> {
             return Err(internal("the copy is over"));
         };
         let rest = encoder.finish().map_err(|error| internal(&error.to_string()))?;
-        if self.is_incomplete {
-            self.parts.push_back(TreePart::Incomplete);
-        }
         self.put_out(rest);
-        self.parts.push_back(TreePart::Entries(Bytes::new()));
+        self.parts.push_back(TreePart::End { is_incomplete: self.is_incomplete });
         Ok(())
     }
 

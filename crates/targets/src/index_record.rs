@@ -34,6 +34,12 @@ pub fn file_record(
     Some(FileRecord { dir, name, stamp, settled, oid: *oid, values })
 }
 
+/// The content of the file at `path`, which is absolute and without symlinks, as it was `seen`; none if the index does not know it.
+pub fn known_at(store: &DiskStore, path: &Path, seen: &towpath_files::Stamp) -> Option<Oid> {
+    let (dir, name) = path.parent().zip(path.file_name())?;
+    store.known(dir, &[(name, store_stamp(seen))]).ok()?.into_iter().next()?
+}
+
 /// A stamp as the store has it.
 pub fn store_stamp(stamp: &towpath_files::Stamp) -> Stamp {
     let nanos = |time: towpath_content::tree::Time| {

@@ -15,8 +15,7 @@ use towpath_content::tree::Metadata;
 use towpath_files::{BeforeNaming, Destination, FileError, Overwrite, Placed, RelPath, Staged, Stamp};
 use towpath_store::{DiskStore, FileRecord, State, Store, hash_open_file};
 
-use crate::index_record::file_record;
-use crate::index_record::store_stamp;
+use crate::index_record::{file_record, known_at};
 use crate::resume::{Record, wait_while_busy};
 use towpath_content::lock::lock;
 
@@ -182,8 +181,7 @@ impl<T> Placing<T> {
 
     /// The same of a file anywhere.
     pub fn known_at(&self, whole: &Path, seen: &Stamp) -> Option<Oid> {
-        let (dir, name) = whole.parent().zip(whole.file_name())?;
-        self.store.known(dir, &[(name, store_stamp(seen))]).ok()?.into_iter().next()?
+        known_at(&self.store, whole, seen)
     }
 
     /// Reads the file at `path`, which was `seen`, to know its content.

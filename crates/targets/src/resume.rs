@@ -175,7 +175,10 @@ impl Record {
     /// The temporary that an earlier run left of one file of a tree. It is given once: of files
     /// with the same content only one can go on with it.
     pub fn take_part(&self, oid: &Oid) -> Option<String> {
-        lock(&self.parts).remove(oid)
+        let name = lock(&self.parts).remove(oid)?;
+        // It stays on record until it is placed: this run may be interrupted, too.
+        lock(&self.small).waiting.insert(name.clone(), *oid);
+        Some(name)
     }
 
     /// True if an earlier run left a temporary of this file.
@@ -350,6 +353,20 @@ mod tests {
         assert_eq!(open().take_part(&one).as_deref(), Some("4"), "noted after the others were placed");
         open().remove();
         assert!(open().parts().is_empty());
+    }
+
+    /// It was forgotten as soon as another small file was placed.
+    #[test]
+    fn a_small_file_that_was_taken_up_is_on_record_until_it_is_placed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [oid, one, two] = [b"a", b"b", b"c"].map(|bytes| Oid::of(bytes));
+        let open = || Record::open(dir.path(), Path::new("/d"), &oid).unwrap();
+        open().set_small_part(&one, "1").unwrap();
+        let again = open();
+        assert_eq!(again.take_part(&one).as_deref(), Some("1"));
+        again.set_small_part(&two, "2").unwrap();
+        again.small_are_placed(["2"]).unwrap();
+        assert_eq!(open().take_part(&one).as_deref(), Some("1"), "this run was interrupted, too");
     }
 
     #[test]

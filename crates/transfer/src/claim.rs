@@ -13,6 +13,7 @@ use towpath_content::{DecodeError, Oid};
 
 use crate::source::RecipePart;
 use crate::source_id::SourceId;
+use crate::want::WantId;
 
 /// The most chunks of a recipe that is used, twice what most objects have at most: chunks grow with
 /// the object. Only content that is made for it has more.
@@ -27,6 +28,13 @@ pub struct RecipeChunk {
     pub len: u32,
     /// Begin in the object.
     pub offset: u64,
+}
+
+impl RecipeChunk {
+    /// A want for it.
+    pub const fn id(&self) -> WantId {
+        WantId::Chunk { hash: self.hash, len: self.len }
+    }
 }
 
 /// A claim of how an object is built from chunks, and who made it.
@@ -48,7 +56,7 @@ impl RecipeClaim {
 
     /// True if it is one chunk that is all of the object.
     pub fn is_whole(&self, oid: &Oid) -> bool {
-        matches!(&self.chunks[..], [RecipeChunk { hash, offset: 0, .. }] if Oid::Blake3(*hash) == *oid)
+        matches!(&self.chunks[..], [chunk] if chunk.id().is_chunk_of_all(oid))
     }
 
     /// True if the chunks could make up an object of `size` bytes: without gaps, none empty, none

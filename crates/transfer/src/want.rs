@@ -62,6 +62,11 @@ impl WantId {
         matches!(self, Self::Piece { oid, layout, .. } if layout.count() == 1 && !oid.is_live())
     }
 
+    /// True if it is a chunk that is all of this object, by whose name it is checked.
+    pub fn is_chunk_of_all(&self, object: &Oid) -> bool {
+        matches!(self, Self::Chunk { hash, .. } if Oid::Blake3(*hash) == *object)
+    }
+
     /// True if a delivery has no bytes (the piece of the empty object).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -177,8 +182,7 @@ impl Want {
 
     /// The object, if it is wanted as one chunk that is all of it: as its older version makes that.
     pub fn whole_object(&self) -> Option<Oid> {
-        let WantId::Chunk { hash, .. } = self.id else { return None };
-        self.origin.map(|origin| origin.oid).filter(|oid| *oid == Oid::Blake3(hash))
+        self.origin.map(|origin| origin.oid).filter(|oid| self.id.is_chunk_of_all(oid))
     }
 
     /// Bytes that have to come for it.

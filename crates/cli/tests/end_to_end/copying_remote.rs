@@ -149,7 +149,8 @@ fn a_list_names_what_is_in_the_source() {
         ["a", "b", "sub/c"].iter().for_each(|name| file(&env.sender.path("tree").join(name), 1, 1000));
         let route = Route::new(&env, way);
         let list = route.caller().path("list");
-        fs::write(&list, "a\nsub/c\n").unwrap();
+        // More options than one message has.
+        fs::write(&list, "a\nsub/c\n".repeat(50_000)).unwrap();
         let words = format!("sync --files-from {}", list.display());
         for source in ["tree", "tree/"] {
             route.copy(&words, source, "copy").end().with(0);

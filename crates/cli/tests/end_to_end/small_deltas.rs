@@ -2,17 +2,21 @@
 
 use std::fs;
 
-use crate::environment::Summary;
+use towpath_content::{Hint, Ticket};
+
+use crate::environment::{Call, Summary};
 use crate::runner::situations;
 use crate::searching::World;
+use crate::slow_line::SlowLine;
 use crate::sshd::{Route, Way};
-use crate::trees::{assert_same, bytes};
+use crate::trees::{assert_same, bytes, names};
 
 situations![
     a_changed_file_costs_a_get_about_what_it_costs_a_copy,
     a_changed_file_of_a_stranger_comes_by_its_pieces,
     a_changed_file_that_is_got_alone_comes_as_a_delta,
     what_came_as_a_delta_is_explained,
+    a_get_that_is_killed_in_a_step_of_a_delta_goes_on,
 ];
 
 const KIB: u64 = 1 << 10;
@@ -147,5 +151,51 @@ fn what_came_as_a_delta_is_explained() {
             line.starts_with("  ") && line.contains("file: ") && line.contains(" bytes came for "),
             "{line}"
         );
+    }
+}
+
+/// Each time once more of what a get takes has passed. Most of that are the steps of one file's delta.
+fn a_get_that_is_killed_in_a_step_of_a_delta_goes_on() {
+    const MOMENTS: u64 = 6;
+    let size = 3072 * KIB;
+    let (old, mut new) = (versions(size).0, versions(size).0);
+    // Scattered: the outline of the delta comes first.
+    for at in (9..new.len() - 1000).step_by(50_000) {
+        new[at..at + 650].copy_from_slice(&bytes(at as u64, 650));
+    }
+    let mut all = 0;
+    for moment in 0..=MOMENTS {
+        let (world, is_update) = (placed(size, &["updated/file", "tree-1.0/file"]), moment % 2 == 1);
+        fs::write(world.there.sender.path("tree/file"), &new).unwrap();
+        let mut share = world.there.sender.share("tree");
+        let mut ticket: Ticket = share.ticket().parse().unwrap();
+        let line = SlowLine::to(ticket.hints[0].rest(), 200_000, 200_000);
+        ticket.hints = vec![Hint::new(format!("tow://{}", line.address), 0, 1).unwrap()];
+        let tree = if is_update { "updated" } else { "tree-1.1" };
+        let get = |rate: &str| -> Call {
+            let update = if is_update { " --update" } else { "" };
+            let line = format!("get --json --reuse --limit-rate {rate} {ticket} -o {tree}{update}");
+            world.here.receiver.tow(line.split_whitespace())
+        };
+        if moment > 0 {
+            let mut running = get("50K").start();
+            let until = all * moment / (MOMENTS + 1);
+            running.wait_until("comes", |_| (line.passed() >= until).then_some(()));
+            running.kill();
+            assert!(fs::read(world.at("updated/file")).unwrap() == old, "{moment}: it is whole");
+        }
+        let passed = line.passed();
+        let came = get(RATE).end().summary().fetched();
+        assert_got(&world, tree);
+        let passed = line.passed() - passed;
+        eprintln!("moment {moment}: {came} bytes came, and {passed} passed, of {all}");
+        if moment == 0 {
+            all = passed;
+        }
+        assert!(came < size / 20 && passed < 2 * all, "{moment}: {came}, {passed}");
+        let new = if is_update { None } else { Some("tree-1.1") };
+        let expected: Vec<_> =
+            ["dest", "elsewhere", "tree-1.0"].into_iter().chain(new).chain(["updated"]).collect();
+        assert_eq!(names(&world.at("")), expected, "{moment}: something is left");
     }
 }

@@ -57,6 +57,11 @@ fn object(want: &Want) -> Option<Oid> {
     }
 }
 
+/// True if an object of so many bytes has several pieces, and not too many for one delta.
+pub(super) fn has_few_pieces(size: u64) -> bool {
+    size <= MOST_WHOLE && Layout::of(size).is_ok_and(|layout| layout.count() > 1)
+}
+
 impl OlderVersions {
     /// True if `want` may be requested with a base.
     pub(super) fn may_have(&self, want: &Want) -> bool {
@@ -72,8 +77,7 @@ impl OlderVersions {
 
     /// True if an object of several pieces comes as one delta, rather than its chunks by a recipe.
     pub(super) fn comes_whole(&mut self, facts: &ObjectFacts<'_>, network: Network) -> bool {
-        let Ok(layout) = Layout::of(facts.size) else { return false };
-        if layout.count() == 1 || layout.size() > MOST_WHOLE || !self.are_useful() {
+        if !has_few_pieces(facts.size) || !self.are_useful() {
             return false;
         }
         match self.whole.get(&facts.oid) {

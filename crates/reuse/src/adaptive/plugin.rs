@@ -177,12 +177,12 @@ impl Adaptive {
 
     /// True if an object comes as one delta of its older version.
     fn comes_whole(&self, facts: &ObjectFacts<'_>) -> bool {
+        if !self.search.scope.beyond_destination || !older_versions::has_few_pieces(facts.size) {
+            return false;
+        }
         let state = self.network.state();
         let network = self.network(&state.path);
-        self.search.scope.beyond_destination
-            && state.makes_deltas
-            && network.is_slow()
-            && lock(&self.shared.older).comes_whole(facts, network)
+        state.makes_deltas && network.is_slow() && lock(&self.shared.older).comes_whole(facts, network)
     }
 
     /// True if a want for all of an object is one that this source advised: another one is a chunk like others.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use towpath_content::delta::exchange::{Base, MAX_OUTLINES, Request, SignedParts};
+use towpath_content::delta::exchange::{Base, Request, SignedParts};
 use towpath_content::delta::{self, Hints};
 use towpath_transfer::SignedBase;
 
@@ -24,9 +24,8 @@ pub(super) fn signed_base(region: &Region, len: u64) -> Option<Arc<SignedBase>> 
 /// steps if the network likes that.
 pub(super) fn signed_whole(region: &Region, len: u64, network: Network) -> Option<Arc<SignedBase>> {
     let bytes = disk_search::read(&region.path, &region.range).ok()?;
-    let in_steps = network.likes_outlines();
-    let signature = SignedParts::new(bytes.len() as u64, len, 1)?.sign(0, &bytes, in_steps)?;
-    let outlines = if in_steps { MAX_OUTLINES } else { 0 };
-    let request = Request { base: Base::Signature(signature), is_guess: true, outlines };
+    let signature =
+        SignedParts::new(bytes.len() as u64, len, 1)?.sign(0, &bytes, network.likes_outlines())?;
+    let request = Request { base: Base::Signature(signature), is_guess: true, outlines: network.outlines() };
     Some(Arc::new(SignedBase { bytes: bytes.into(), request }))
 }

@@ -256,7 +256,7 @@ fn open(machine: &Machine, root: &Path, candidate: &FileCandidate, size: u64) ->
         true => found.clone(),
         false => Present { path: from_root(&found.path.below(root))?, stamp: found.stamp },
     };
-    let file = machine.open_file(&whole)?;
+    let file = machine.open_file(&whole.path, &whole.stamp)?;
     // What only its owner may read gets the mode that a stranger sends, unless it lies where that is written in any case.
     let is_open = || file.metadata().is_ok_and(|found| found.permissions().mode() & 0o044 != 0);
     let may_use = !candidate.is_outside() || is_open();

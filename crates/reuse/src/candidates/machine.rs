@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::path::{Component, Path};
 
 use towpath_content::tree::Kind;
-use towpath_files::{Found, RelPath, ScanOptions, SourceTree};
+use towpath_files::{Found, RelPath, ScanOptions, SourceTree, Stamp};
 
 use super::index::Present;
 use super::is_file;
@@ -31,8 +31,8 @@ impl Machine {
     }
 
     /// Opens a file, if it is still what was seen.
-    pub fn open_file(&self, file: &Present) -> Option<std::fs::File> {
-        self.0.open_file(&file.path, &file.stamp).ok()
+    pub fn open_file(&self, path: &RelPath, seen: &Stamp) -> Option<std::fs::File> {
+        self.0.open_file(path, seen).ok()
     }
 
     fn found(&self, path: &RelPath) -> Option<Found> {

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use towpath_content::delta::exchange::MAX_OUTLINES;
 use towpath_transfer::source::PathState;
 
 use super::table::*;
@@ -90,6 +91,11 @@ impl Network {
     /// True if a round trip more is cheaper than bytes that it saves, unless these are few.
     pub fn likes_outlines(&self) -> bool {
         self.is_slow() && self.rate < OUTLINES_BELOW
+    }
+
+    /// Outlines of a part that are liked, at most.
+    pub fn outlines(&self) -> usize {
+        if self.likes_outlines() { MAX_OUTLINES } else { 0 }
     }
 
     /// Number of signatures of a file's `parts` that are sent before anything comes of the first: the next ones are on

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::SignedParts;
 use towpath_content::delta::exchange::parts::parts;
+use towpath_content::pieces::MIN_LOG2;
 use towpath_files::{FileBody, FileError, RelPath, Stamp};
-use towpath_reuse::candidates::index::Present;
 use towpath_reuse::candidates::machine::Machine;
 use towpath_reuse::candidates::rules::FileCandidate;
 use towpath_reuse::delta::made::IN_PLACE;
@@ -126,79 +126,57 @@ impl<'a> FileBase<'a> {
         Some(DeltaBase::new(file, older.size(), rest))
     }
 
+    /// Makes it of its older version. False: that has other bytes.
+    pub fn take(&self, oid: &Oid) -> Result<bool, FileError> {
+        let placing = self.file.receiving.placing()?;
+        let older = self.older_version().and_then(|older| Some((older.open(placing)?, older.size())));
+        let Some((older, size)) = older else { return Ok(false) };
+        self.file.parts().take_all(&older, size.min(self.file.size()), oid)
+    }
+
     /// What came of it before, which is taken the first time.
     fn rest(&self) -> Option<Arc<Rest>> {
-        if let LeftOver::Known(rest) = &self.file.state().rest {
-            return rest.clone();
-        }
-        let rest = self.take_rest().map(Arc::new);
-        self.file.state().rest = LeftOver::Known(rest.clone());
-        rest
+        let known = self.file.state().rest.clone();
+        known.or_else(|| self.take_rest())
     }
 
-    /// What came of it stays: these ranges of its temporary. Returns how many bytes of them are at its front.
-    pub(super) fn keep(&self, body: FileBody, ranges: Vec<Range<u64>>) -> u64 {
-        let here = front_of(&ranges);
-        let old = self.older_version().map_or(0, |older| older.size());
-        let rest = Rest { body, front: Front::at(here, old, self.file.size()), ranges };
-        self.file.state().rest = LeftOver::Known(Some(Arc::new(rest)));
-        here
-    }
-
-    /// Nothing is left of it.
-    pub(super) fn forget(&self) {
-        self.file.state().rest = LeftOver::Known(None);
-    }
-
-    fn take_rest(&self) -> Option<Rest> {
-        let (placing, key) = (self.file.receiving.opened()?, self.file.key());
-        if !placing.record.has_part(&key) {
-            return None;
-        }
-        let (staged, ranges) = self.left(placing, &key, self.file.size()).ok()??;
+    fn take_rest(&self) -> Option<Arc<Rest>> {
+        let (placing, path) = (self.file.receiving.opened()?, &self.file.wanted.path);
+        let reopen = |name: &str| placing.destination.staging().reopen_for(path, name);
+        let (staged, ranges) = placing.left_of(&self.file.key(), self.file.size(), reopen).ok()??;
         // Pieces come in any order.
         let here = if ranges.len() == 1 { front_of(&ranges) } else { 0 };
         let old = self.older_version().map_or(0, |older| older.size());
-        let rest =
-            Rest { body: staged.body().clone(), front: Front::of(here, old, self.file.size()), ranges };
-        self.file.state().staged = Some(staged);
+        let (body, front) = (staged.body().clone(), Front::of(here, old, self.file.size()));
+        let rest = Arc::new(Rest { body, front, ranges });
+        let mut state = self.file.state();
+        (state.staged, state.rest) = (Some(staged), Some(Arc::clone(&rest)));
         Some(rest)
     }
 
-    /// What an interrupted copy left under `key`.
-    pub(super) fn left(
-        &self,
-        placing: &Placing<Note>,
-        key: &Oid,
-        size: u64,
-    ) -> Result<Option<Begun>, FileError> {
-        let path = &self.file.wanted.path;
-        placing.left_of(key, size, |name| placing.destination.staging().reopen_for(path, name))
-    }
-
-    /// The temporary with what was left, if it was taken for a delta that did not begin.
-    pub(super) fn untouched_rest(&self, size: u64) -> Result<Option<Begun>, FileError> {
-        let mut state = self.file.state();
-        let LeftOver::Known(Some(rest)) = &state.rest else { return Ok(None) };
-        let ranges = rest.ranges.clone();
-        let staged = state.staged.take();
-        drop(state);
-        let Some(staged) = staged else { return Ok(None) };
-        staged.body().set_size(size)?;
-        Ok(Some((staged, ranges)))
+    /// A temporary for it, and where bytes are in that: what came before, else a new one. An interrupted copy goes on with it.
+    pub(super) fn begin(&self, size: u64) -> Result<Begun, FileError> {
+        let rest = self.rest();
+        let left = rest.zip(self.file.state().staged.take());
+        let (staged, ranges) = match left {
+            Some((rest, staged)) => {
+                staged.body().set_size(size)?;
+                (staged, rest.ranges.clone())
+            }
+            None => (self.file.fresh(size)?, Vec::new()),
+        };
+        self.file.receiving.placing()?.note_part(&self.file.key(), &staged, size > 1 << MIN_LOG2);
+        Ok((staged, ranges))
     }
 
     /// What is probably an older version: what lies in its place, or else what was found for it.
     pub(super) fn older_version(&self) -> Option<OlderVersion<'a>> {
         if let Some(stamp) = &self.file.wanted.old {
-            return Some(OlderVersion::Within { path: &self.file.wanted.path, stamp });
+            return Some(OlderVersion { path: &self.file.wanted.path, stamp, is_outside: false });
         }
         let found = self.found()?;
-        let file = &found.file;
-        match found.is_outside() {
-            true => Some(OlderVersion::OutsideSearch(file)),
-            false => Some(OlderVersion::Within { path: &file.path, stamp: &file.stamp }),
-        }
+        let (path, stamp) = (&found.file.path, &found.file.stamp);
+        Some(OlderVersion { path, stamp, is_outside: found.is_outside() })
     }
 
     fn may_be(&self) -> bool {
@@ -223,72 +201,46 @@ impl<'a> FileBase<'a> {
 
 /// What came of a file before: in an interrupted copy, or over a connection that was lost.
 pub(super) struct Rest {
-    body: FileBody,
+    pub(super) body: FileBody,
     /// What is here of its front, if that may be part of a base.
-    front: Option<Front>,
-    ranges: Vec<Range<u64>>,
-}
-
-/// What is left of a file, as far as it was looked for.
-#[derive(Default)]
-pub(super) enum LeftOver {
-    /// Nobody looked.
-    #[default]
-    NotSought,
-    /// That, or nothing.
-    Known(Option<Arc<Rest>>),
-}
-
-impl LeftOver {
-    pub(super) const fn is_some(&self) -> bool {
-        matches!(self, Self::Known(Some(_)))
-    }
+    pub(super) front: Option<Front>,
+    pub(super) ranges: Vec<Range<u64>>,
 }
 
 /// Bytes at the front that sorted ranges have.
-fn front_of(ranges: &[Range<u64>]) -> u64 {
+pub(super) fn front_of(ranges: &[Range<u64>]) -> u64 {
     if let Some(Range { start: 0, end }) = ranges.first() { *end } else { 0 }
 }
 
 /// A file that is here.
-pub(super) enum OlderVersion<'a> {
-    /// Its path is below the destination.
-    Within { path: &'a RelPath, stamp: &'a Stamp },
-    /// Its path is a whole one.
-    OutsideSearch(&'a Present),
+pub(super) struct OlderVersion<'a> {
+    /// Below the destination, or outside a whole one.
+    path: &'a RelPath,
+    stamp: &'a Stamp,
+    is_outside: bool,
 }
 
 impl OlderVersion<'_> {
     pub(super) const fn size(&self) -> u64 {
-        self.stamp().size
-    }
-
-    const fn stamp(&self) -> &Stamp {
-        match self {
-            Self::Within { stamp, .. } => stamp,
-            Self::OutsideSearch(file) => &file.stamp,
-        }
+        self.stamp.size
     }
 
     fn whole_path(&self, placing: &Placing<Note>) -> PathBuf {
-        match self {
-            Self::Within { path, .. } => placing.whole_path(path),
-            Self::OutsideSearch(file) => file.path.below(Path::new("/")),
-        }
+        if self.is_outside { self.path.below(Path::new("/")) } else { placing.whole_path(self.path) }
     }
 
     /// Opens it, if it is still what was seen.
     pub(super) fn open(&self, placing: &Placing<Note>) -> Option<File> {
-        match self {
-            Self::Within { path, stamp } => placing.destination.open_file(path, stamp).ok(),
-            Self::OutsideSearch(file) => Machine::open()?.open_file(file),
+        match self.is_outside {
+            true => Machine::open()?.open_file(self.path, self.stamp),
+            false => placing.destination.open_file(self.path, self.stamp).ok(),
         }
     }
 
     /// The name of its content. Reads it unless the index knows that.
     fn oid(&self, placing: &Placing<Note>) -> Option<Oid> {
         let whole = self.whole_path(placing);
-        let known = placing.known_at(&whole, self.stamp());
+        let known = placing.known_at(&whole, self.stamp);
         known.or_else(|| Some(hash_open_file(&self.open(placing)?, &whole).ok()?.oid))
     }
 }

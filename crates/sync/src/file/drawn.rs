@@ -2,16 +2,18 @@
 //! older version.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use towpath_content::Oid;
-use towpath_content::pieces::{MAX_LIVE_SIZE, MIN_LOG2, Value};
+use towpath_content::pieces::{MAX_LIVE_SIZE, Value};
 use towpath_files::{FileError, Staged};
 use towpath_store::{PieceHasher, hash_open_file};
 use towpath_transfer::intervals::Intervals;
 
-use super::delta_base::FileBase;
+use super::delta_base::{FileBase, Front, Rest, front_of};
 use super::renamed::OldNames;
 use super::{CopyFile, Wanted};
 use towpath_reuse::candidates::index::{Present, Sought};
@@ -45,10 +47,7 @@ impl CopyFile {
             return Ok(false);
         }
         let Ok(file) = placing.destination.open_file(path, stamp) else { return Ok(false) };
-        let staged = self.fresh(stamp.size)?;
-        staged.body().copy_from(&file, stamp.size, self.state().is_sparse)?;
-        self.state().staged = Some(staged);
-        self.parts().finish(oid)
+        self.parts().take_all(&file, stamp.size, oid)
     }
 
     /// What it is made of by a delta.
@@ -77,11 +76,7 @@ impl FileParts<'_> {
     pub fn begin(&self) -> Result<(), FileError> {
         let (file, size) = (self.file, self.file.size());
         // What came before is written once more, where it is: it stays, should this be interrupted as well.
-        let (staged, left) = match file.base().untouched_rest(size)? {
-            Some(left) => left,
-            None => (file.fresh(size)?, Vec::new()),
-        };
-        file.receiving.placing()?.note_part(&file.key(), &staged, size > 1 << MIN_LOG2);
+        let (staged, left) = file.base().begin(size)?;
         let mut state = file.state();
         state.staged = Some(staged);
         state.came = Intervals::default();
@@ -91,20 +86,20 @@ impl FileParts<'_> {
         Ok(())
     }
 
-    /// All of them are those of the base.
-    pub fn take_base(&self) -> Result<(), FileError> {
-        let older = self.file.base().older_version().zip(self.file.receiving.opened());
-        let older = older.and_then(|(older, placing)| Some((older.open(placing)?, older.size())));
-        let state = self.file.state();
-        let Some(((older, old), staged)) = older.zip(state.staged.as_ref()) else { return Ok(()) };
-        staged.body().copy_from(&older, old.min(state.size), state.is_sparse)
+    /// All of them are the first `len` of a file that is here. False: that is not what they are called.
+    pub(super) fn take_all(&self, from: &File, len: u64, oid: &Oid) -> Result<bool, FileError> {
+        let staged = self.file.fresh(self.file.size())?;
+        let (body, is_sparse) = (staged.body().clone(), self.file.state().is_sparse);
+        self.file.state().staged = Some(staged);
+        body.copy_from(from, len, is_sparse)?;
+        self.finish(oid)
     }
 
     /// The next part.
     pub fn take(&self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
         let mut state = self.file.state();
         // What was left there has to be written over, also with zeros.
-        let is_fresh = !state.rest.is_some();
+        let is_fresh = state.rest.is_none();
         // From here on it has to be read once more.
         state.parts.take_if(|parts| !parts.add(offset, bytes));
         let sparse = state.is_sparse && is_fresh;
@@ -117,13 +112,13 @@ impl FileParts<'_> {
     /// No more come for now: those that came stay, and are part of the file's base if they are at its front. Returns how many
     /// bytes of it that are, if any came.
     pub fn keep(&self) -> Option<u64> {
-        let kept = {
-            let state = self.file.state();
-            let body = state.staged.as_ref().map(|staged| staged.body().clone());
-            body.map(|body| (body, state.came.iter().collect::<Vec<_>>()))
-        };
-        let (body, ranges) = kept.filter(|(_, ranges)| !ranges.is_empty())?;
-        Some(self.file.base().keep(body, ranges))
+        let old = self.file.base().older_version().map_or(0, |older| older.size());
+        let mut state = self.file.state();
+        let ranges: Vec<_> = state.came.iter().collect();
+        let body = state.staged.as_ref().filter(|_| !ranges.is_empty())?.body().clone();
+        let here = front_of(&ranges);
+        state.rest = Some(Arc::new(Rest { body, front: Front::at(here, old, state.size), ranges }));
+        Some(here)
     }
 
     /// All came: true if they are what the file is called, which then takes its name. Else nothing of them is kept.
@@ -139,8 +134,10 @@ impl FileParts<'_> {
 
     /// Nothing came of them.
     pub fn drop_all(&self) {
-        let staged = self.file.state().staged.take();
-        self.file.base().forget();
+        let mut state = self.file.state();
+        state.rest = None;
+        let staged = state.staged.take();
+        drop(state);
         if let Some(Err(error)) = staged.map(Staged::discard) {
             tracing::debug!(%error, "parts stay where they are");
         }
@@ -181,9 +178,6 @@ impl HashedParts {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::sync::Arc;
-
     use towpath_content::tree::Time;
     use towpath_files::{RelPath, Stamp};
 
@@ -191,7 +185,7 @@ mod tests {
     use super::*;
     use towpath_reuse::candidates::rules::Resemblance;
 
-    const PIECE: usize = 1 << MIN_LOG2;
+    const PIECE: usize = 1 << towpath_content::pieces::MIN_LOG2;
 
     /// Whether parts of a content that come in this order make the file, and whether their hash is known without reading it.
     fn made(content: &[u8], order: &[usize], oid: &Oid) -> (bool, bool) {

@@ -25,7 +25,7 @@ use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome, SourceId};
 
 pub use self::delta_base::DeltaBase;
-use self::delta_base::LeftOver;
+use self::delta_base::Rest;
 use self::drawn::HashedParts;
 use super::notes::{InTheWay, Position, Replacement, RoomRecord, StagedFile};
 use super::receiving::Receiving;
@@ -61,8 +61,8 @@ struct FileState {
     parts: Option<HashedParts>,
     /// Where parts are in the temporary.
     came: Intervals,
-    /// What came of it before.
-    rest: LeftOver,
+    /// What came of it before, as far as that was looked for.
+    rest: Option<Arc<Rest>>,
 }
 
 impl CopyFile {
@@ -76,7 +76,7 @@ impl CopyFile {
             staged: None,
             parts: None,
             came: Intervals::default(),
-            rest: LeftOver::default(),
+            rest: None,
         };
         Arc::new(Self {
             receiving: Arc::clone(receiving),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use towpath_content::Oid;
-use towpath_content::pieces::{MIN_LOG2, Value};
+use towpath_content::pieces::Value;
 use towpath_files::{FileBody, FileError};
 use towpath_transfer::{Group, ObjectRequest};
 
@@ -76,23 +76,15 @@ impl TargetFile for CopyFile {
 /// that it replaces where the file system can do so; and where bytes are in it. They are all hashed before
 /// they count.
 fn open(file: &CopyFile, size: u64) -> Result<Begun, FileError> {
-    let placing = file.receiving.placing()?;
-    let key = file.key();
-    let older = open_base(file);
-    let left = match file.base().untouched_rest(size)? {
-        None => file.base().left(placing, &key, size)?,
-        rest => rest,
-    };
-    if let Some(left) = left {
-        older.into_iter().for_each(|older| file.partial.set_base(older));
-        return Ok(left);
+    let (staged, mut left) = file.base().begin(size)?;
+    if let Some(mut older) = open_base(file) {
+        if left.is_empty() && staged.body().share(older.file())? {
+            left.push(0..older.in_place());
+            older = older.shared();
+        }
+        file.partial.set_base(older);
     }
-    let staged = file.fresh(size)?;
-    placing.note_part(&key, &staged, file.wanted.size > 1 << MIN_LOG2);
-    let Some(older) = older else { return Ok((staged, Vec::new())) };
-    let shared = staged.body().share(older.file())?.then_some(0..older.in_place());
-    file.partial.set_base(if shared.is_some() { older.shared() } else { older });
-    Ok((staged, shared.into_iter().collect()))
+    Ok((staged, left))
 }
 
 /// The file that it replaces, if that is worth reading; only a help.

@@ -86,8 +86,6 @@ pub fn merge(
 fn walk(merge: Merge, descriptor: &[u8], is_incomplete: bool) -> Result<(), CopyError> {
     let tree = TreeLink::default();
     let blocks = descriptor.chunks(BLOCK).map(|block| TreePart::Entries(Bytes::copy_from_slice(block)));
-    let end =
-        is_incomplete.then_some(TreePart::Incomplete).into_iter().chain([TreePart::Entries(Bytes::new())]);
-    blocks.chain(end).try_for_each(|part| tree.take(part.pack(0)))?;
+    blocks.chain([TreePart::End { is_incomplete }]).try_for_each(|part| tree.take(part.pack(0)))?;
     tree.follow(merge)
 }

@@ -12,7 +12,7 @@ use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery};
 
 use super::super::entry_sink::Came;
 use super::super::message::{
-    Considered, CopyReport, Empty, EndReport, Fatal, Message, Ready, Settled, Start, TreeBytes, Unchanged,
+    Considered, CopyReport, EndReport, Fatal, Message, Ready, Settled, Start, TreeBytes, Unchanged,
 };
 use super::{CARRIERS, Carrier, End, Scene, Step};
 
@@ -69,12 +69,9 @@ fn messages() -> Vec<Lie> {
         ("an unknown message", vec![Step::Raw(vec![0x98, 6, 1])], End::Error("an unknown message")),
         one_of("entries", Message::Entries(TreeBytes::default())),
         one_of("closed", Message::Closed(1)),
-        one_of("incomplete", Message::Incomplete(Empty {})),
         one_of("start", Message::Start(Start::default())),
-        one_of("ready", Message::Ready(Ready::default())),
-        one_of("more", Message::More(Bytes::new())),
-        one_of("a probe's answer", Message::Probed(Bytes::new())),
-        ("a second probe", vec![sends(Message::Probe(Empty {})); 2], End::Error("a second probe")),
+        ("a second probe", vec![sends(Message::Probe(Bytes::new())); 2], End::Error("a second probe")),
+        ("a probe with bytes", vec![sends(Message::Probe(b"x"[..].into()))], End::Error("one with bytes")),
         ("an event that is none", vec![sends(Message::Event(CopyReport::default()))], End::Error("event")),
         ("a summary of too many sources", vec![Step::Raw(many_sources())], End::Error("too many parts")),
         (
@@ -156,7 +153,15 @@ async fn run_all(lies: Vec<Lie>, removes: bool) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_no_receiver_sends_end_the_copy() {
-    assert_eq!(run_all(messages(), false).await, 14);
+    assert_eq!(run_all(messages(), false).await, 11);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_puller_that_tells_where_it_moves_is_refused() {
+    let scene = Scene::new();
+    scene.file("from/file", b"x");
+    let ended = scene.send(Carrier::Pipe, true, &[sends(Message::Ready(Ready::default()))]).await;
+    ended.assert("a move", End::Error("a message that a receiver does not send"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

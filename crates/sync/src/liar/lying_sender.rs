@@ -15,8 +15,8 @@ use towpath_transfer::offer::{EntryBody, EntryContent};
 
 use super::super::merge::Destined;
 use super::super::message::{
-    Considered, CopyReport, Empty, EndReport, Fatal, LinkConnections, Message, PROBE, Ready, RemoteAddresses,
-    Settled, Start, TreeBytes, TreeBytesForm, internal,
+    Considered, CopyReport, EndReport, Fatal, Message, PROBE, Ready, Settled, Start, TreeBytes,
+    TreeBytesForm, WantedConnections, internal,
 };
 use super::{
     CARRIERS, Carrier, End, Ended, Scene, Step, dir, end, entries as raw, entry, leaf, one, snapshot, tree,
@@ -43,7 +43,8 @@ fn answered(step: Step) -> Vec<Step> {
 }
 
 fn packed(frame: Vec<u8>) -> Step {
-    Step::Send(Message::Entries(TreeBytes { part: Some(TreeBytesForm::Packed(frame.into())) }))
+    let part = Some(TreeBytesForm::Packed(frame.into()));
+    Step::Send(Message::Entries(TreeBytes { part, ..TreeBytes::default() }))
 }
 
 fn messages() -> Vec<Lie> {
@@ -59,15 +60,11 @@ fn messages() -> Vec<Lie> {
         one_of("considered", Message::Considered(Considered::default())),
         one_of("settled", Message::Settled(Settled::default())),
         one_of("start", Message::Start(Start::default())),
-        one_of("ready", Message::Ready(Ready::default())),
-        one_of("more", Message::More(Bytes::new())),
         one_of("finished", Message::Finished(EndReport::default())),
-        one_of("a probe", Message::Probe(Empty {})),
-        one_of("a wish for connections", Message::Connections(2)),
-        one_of("a wish for connections by a link", Message::LinkConnections(LinkConnections::default())),
+        one_of("a wish for connections", Message::Connections(WantedConnections::default())),
         (
             "a probe's answer unasked",
-            vec![Step::Send(Message::Probed(vec![0; PROBE].into()))],
+            vec![Step::Send(Message::Probe(vec![0; PROBE].into()))],
             End::Error("a probe that nobody asked for"),
         ),
         (
@@ -225,7 +222,7 @@ async fn run_all(lies: Vec<Lie>, is_pull: bool) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_no_sender_sends_end_the_copy() {
-    assert_eq!(run_all(messages(), true).await, 17);
+    assert_eq!(run_all(messages(), true).await, 13);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -312,11 +309,7 @@ async fn replace(options: CopyOptions, entries: &[Event], is_incomplete: bool) -
     scene.options = CopyOptions { via: scene.options.via, ..options };
     scene.file("to/keep", CONTENT);
     (0..20).for_each(|number| drop(scene.file(&format!("to/data/{number}"), b"mine")));
-    let mut steps = vec![one(entries)];
-    if is_incomplete {
-        steps.push(Step::Send(Message::Incomplete(Empty {})));
-    }
-    steps.push(end());
+    let steps = [one(entries), Step::Send(Message::Entries(TreeBytes::end(is_incomplete)))];
     let ended = scene.receive(Carrier::Pipe, true, scene.contents(), &steps).await;
     (scene, ended)
 }
@@ -368,7 +361,7 @@ async fn nothing_old_goes_before_what_replaces_it_is_there() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_tells_where_it_moves_is_refused() {
     let scene = Scene::new();
-    let steps = [Step::Send(Message::Moved(RemoteAddresses::default()))];
+    let steps = [Step::Send(Message::Ready(Ready::default()))];
     let ended = scene.receive(Carrier::Pipe, false, scene.contents(), &steps).await;
     ended.assert("a move", End::Error("a message that a sender does not send"));
 }

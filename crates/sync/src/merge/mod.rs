@@ -160,8 +160,10 @@ impl Merge {
         match step {
             SenderStep::Event(event) => self.step(event, None)?,
             SenderStep::Closed(entry) => self.closed(entry)?,
-            SenderStep::Incomplete => self.incomplete(),
-            SenderStep::End => return Ok(false),
+            SenderStep::End { is_incomplete } => {
+                self.is_incomplete |= is_incomplete;
+                return Ok(false);
+            }
         }
         Ok(true)
     }

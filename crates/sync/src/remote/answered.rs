@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{NextSignature, Reply};
+use towpath_files::FileError;
 use towpath_transfer::SourceId;
 use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery};
 use towpath_transfer::session::{EntryNext, EntryTarget, OnDone};
@@ -59,46 +60,44 @@ impl RemoteFile {
     /// Takes the answer.
     fn answered(&mut self, content: EntryContent) -> Result<EntryNext, CopyError> {
         let EntryContent { oid, size, modified, is_sparse, body } = content;
-        let (reply, whole) = match body {
-            EntryBody::Named => (None, None),
-            EntryBody::Whole(whole) => (None, Some(whole)),
-            EntryBody::Delta(reply) => (Some(reply), None),
+        let described = self.described.take();
+        let base = match (&body, &described) {
+            (EntryBody::Delta(_), None) => return Err(violation("a delta of nothing")),
+            (EntryBody::Delta(Reply::UnknownBase), Some(described)) => return self.ask_again(described),
+            // What is the same is called so, too.
+            (EntryBody::Delta(Reply::Same), Some(described)) => described.oid,
+            _ => None,
         };
-        let exchange = match (reply, self.described.take()) {
-            (None, None) => None,
-            (Some(_), None) => return Err(violation("a delta of nothing")),
-            (Some(Reply::UnknownBase), Some(described)) => return self.ask_again(&described),
-            (None | Some(Reply::GivenUp), Some(_)) => {
-                self.missed();
-                None
-            }
-            (Some(reply), Some(described)) => Some((reply, described)),
-        };
-        let same = exchange.as_ref().filter(|(reply, _)| *reply == Reply::Same);
-        let base = same.and_then(|(_, described)| described.oid);
         let oid = base.or(oid).ok_or_else(|| violation("a content without a name"))?;
         self.file.learn(size, modified, is_sparse);
         if !self.file.is_to_come(&oid) {
             return Ok(EntryNext::Over);
         }
-        let inspected = whole.as_deref().unwrap_or_default();
+        let inspected: &[u8] = if let EntryBody::Whole(content) = &body { content } else { &[] };
         if let Err(outcome) = self.file.passes(&self.supplier.processors, &oid, 0, inspected) {
             self.file.ended(&FetchError::Ended(outcome));
             return Ok(EntryNext::Over);
         }
-        match exchange {
-            Some((reply, described)) => self.begin_delta(oid, reply, described),
-            None => Ok(self.bring(oid, whole)),
+        let (whole, has_base) = match (body, described) {
+            (EntryBody::Delta(reply), Some(described)) => return self.begin_delta(oid, reply, described),
+            (EntryBody::Whole(content), described) => (Some(content), described.is_some()),
+            (_, described) => (None, described.is_some()),
+        };
+        if has_base {
+            self.missed();
         }
+        Ok(self.bring(oid, whole))
     }
 
     /// The file comes whole, now or later.
-    fn bring(&mut self, oid: Oid, whole: Option<Bytes>) -> EntryNext {
+    pub(super) fn bring(&mut self, oid: Oid, whole: Option<Bytes>) -> EntryNext {
         self.told.take_back(&self.supplier.progress);
         if self.file.size() == 0 {
             self.file.make_empty();
         } else if let Some(content) = whole {
-            self.take_content(&oid, &content);
+            if self.file.take_content(&oid, &content, &self.source) {
+                self.came_whole(&self.source);
+            }
         } else if !self.take_lookalike(&oid) && !self.supplier.hold(&self.file, oid) {
             return self.fetch(oid);
         }
@@ -126,42 +125,40 @@ impl RemoteFile {
 
     /// Makes a file of one that lies elsewhere in the destination; false if there is none, or it is not that.
     fn take_lookalike(&self, oid: &Oid) -> bool {
-        let file = &self.file;
-        if !file.has_lookalike() {
-            return false;
+        let is_taken = self.file.has_lookalike() && self.is_made_here(self.file.take_lookalike(oid));
+        if self.file.has_lookalike() {
+            self.supplier.candidates.proved_same(is_taken);
         }
-        let taken = file.take_lookalike(oid);
-        self.supplier.candidates.proved_same(matches!(taken, Ok(true)));
-        match taken {
-            Ok(false) => return false,
-            Ok(true) => {
-                let progress = &self.supplier.progress;
-                progress.with(|progress| progress.expected += file.size());
-                progress.brought(&SourceId::this_machine(), file.size());
-                progress.with(|progress| progress.objects += 1);
-            }
-            Err(error) => {
-                tracing::debug!(%oid, %error, "what looks like a file could not be read: the file is fetched");
-                file.parts().drop_all();
-                return false;
-            }
+        is_taken
+    }
+
+    /// Whether all of it was made of a file that is here, which then counts.
+    pub(super) fn is_made_here(&self, made: Result<bool, FileError>) -> bool {
+        let is_made = made.unwrap_or_else(|error| {
+            tracing::debug!(%error, "what lies here could not be read: the file is fetched");
+            self.file.parts().drop_all();
+            false
+        });
+        if is_made {
+            self.came_whole(&SourceId::this_machine());
         }
-        true
+        is_made
+    }
+
+    /// All bytes of it came at once.
+    fn came_whole(&self, source: &SourceId) {
+        let (size, progress) = (self.file.size(), &self.supplier.progress);
+        progress.with(|progress| {
+            progress.expected += size;
+            progress.objects += 1;
+        });
+        progress.brought(source, size);
     }
 
     /// Nothing was made of what was taken for an older version of the file, if that is what it was to be made of.
     pub(super) fn missed(&self) {
         if self.file.base().is_found() {
             self.supplier.candidates.proved_base(false);
-        }
-    }
-
-    fn take_content(&self, oid: &Oid, content: &[u8]) {
-        let (progress, source) = (&self.supplier.progress, &self.source);
-        progress.with(|progress| progress.expected += self.file.size());
-        if self.file.take_content(oid, content, source) {
-            progress.brought(source, content.len() as u64);
-            progress.with(|progress| progress.objects += 1);
         }
     }
 

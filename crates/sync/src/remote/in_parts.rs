@@ -2,16 +2,14 @@
 
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{DeltaRun, NextSignature, NotDue, Reply, RequesterEnd};
+use towpath_protocol::steps::RequesterStep;
+use towpath_transfer::FetchError;
 use towpath_transfer::session::EntryNext;
-use towpath_transfer::{FetchError, SourceId};
 
-use super::RemoteSupplier;
 use super::answered::RemoteFile;
-use super::told::ToldProgress;
-use crate::delta_receiver::{DeltaReceiver, ExchangeStep, MadePart};
+use crate::delta_receiver::DeltaReceiver;
 use crate::delta_requests::DescribedBase;
 use crate::error::CopyError;
-use crate::file::CopyFile;
 use crate::message::violation;
 
 impl RemoteFile {
@@ -51,37 +49,28 @@ impl RemoteFile {
 
     /// Does what can be done.
     fn go_on(&mut self, send: &mut dyn FnMut(&NextSignature)) -> EntryNext {
-        let RemoteFile { supplier, file, receiver, told, source, .. } = self;
-        let Some(receiver) = receiver else { return EntryNext::Over };
-        let end = loop {
+        let Some(mut receiver) = self.receiver.take() else { return EntryNext::Over };
+        loop {
             match receiver.next() {
-                ExchangeStep::Wait => return EntryNext::More,
-                ExchangeStep::Send(signature) => send(&signature),
-                ExchangeStep::Write(part) => {
-                    receiver.is_open = receiver.is_open || supplier.opens(file, told);
-                    if !receiver.is_open || !supplier.take_part(file, &receiver.oid, &part, (told, source)) {
+                RequesterStep::Wait => {
+                    self.receiver = Some(receiver);
+                    return EntryNext::More;
+                }
+                RequesterStep::Send(signature) => send(&signature),
+                RequesterStep::Write { offset, bytes, came } => {
+                    if !self.opens(&mut receiver) || !self.take_part(&receiver.oid, offset, &bytes, came) {
                         // The sender may wait for signatures all the same.
                         receiver.requester.abandon();
                         receiver.is_failed = true;
                     }
                 }
-                ExchangeStep::End(_) if receiver.is_failed => {
-                    self.receiver = None;
-                    return EntryNext::Over;
+                RequesterStep::End(_) if receiver.is_failed => return EntryNext::Over,
+                RequesterStep::End(RequesterEnd::Same) => return self.take_base(receiver.oid),
+                RequesterStep::End(RequesterEnd::Written) => return self.finish_delta(receiver.oid),
+                RequesterStep::End(RequesterEnd::GivenUp | RequesterEnd::UnknownBase) => {
+                    return self.give_up(&receiver);
                 }
-                ExchangeStep::End(end) => break end,
             }
-        };
-        self.end_delta(end)
-    }
-
-    /// Nothing more comes so.
-    fn end_delta(&mut self, end: RequesterEnd) -> EntryNext {
-        let Some(receiver) = self.receiver.take() else { return EntryNext::Over };
-        match end {
-            RequesterEnd::Same => self.take_base(receiver.oid),
-            RequesterEnd::Written => self.finish_delta(receiver.oid),
-            RequesterEnd::GivenUp | RequesterEnd::UnknownBase => self.give_up(&receiver),
         }
     }
 
@@ -108,21 +97,16 @@ impl RemoteFile {
         self.ask_for_delta(false)
     }
 
-    /// The file is what lies in its place, but for its metadata.
+    /// The file is its older version, but for its metadata.
     fn take_base(&mut self, oid: Oid) -> EntryNext {
-        let (file, supplier) = (&self.file, &self.supplier);
-        let taken = file.parts().begin().and_then(|()| file.parts().take_base());
-        if let Err(error) = taken {
-            tracing::debug!(%oid, %error, "what lies here could not be read: the file is fetched");
-            file.parts().drop_all();
+        if !self.is_made_here(self.file.base().take(&oid)) {
             return self.fetch_instead(oid);
         }
-        self.told.expect(file.size(), &supplier.progress);
-        self.told.count(0..file.size(), 0, (&self.source, &supplier.progress));
-        if file.base().is_found() {
-            supplier.candidates.proved_base(true);
+        if self.file.base().is_found() {
+            self.supplier.candidates.proved_base(true);
         }
-        self.finish_delta(oid)
+        self.supplier.delta_requests.made(&self.file, 0);
+        EntryNext::Over
     }
 
     fn finish_delta(&mut self, oid: Oid) -> EntryNext {
@@ -140,47 +124,41 @@ impl RemoteFile {
     /// The older version was of no use.
     fn fetch_instead(&mut self, oid: Oid) -> EntryNext {
         self.missed();
-        self.fetch(oid)
+        self.bring(oid, None)
     }
-}
 
-/// What progress was told of a file, and where it comes from.
-type ToldOf<'a> = (&'a mut ToldProgress, &'a SourceId);
-
-impl RemoteSupplier {
-    /// Makes room for a file's parts; false: the file has ended.
-    fn opens(&self, file: &CopyFile, told: &mut ToldProgress) -> bool {
-        if let Err(error) = file.parts().begin() {
-            file.fail(&error);
-            return false;
+    /// Makes room for parts, the first time; false: the file has ended.
+    fn opens(&mut self, receiver: &mut DeltaReceiver) -> bool {
+        if !receiver.is_open {
+            if let Err(error) = self.file.parts().begin() {
+                self.file.fail(&error);
+                return false;
+            }
+            self.told.expect(self.file.size(), &self.supplier.progress);
+            receiver.is_open = true;
         }
-        told.expect(file.size(), &self.progress);
         true
     }
 
-    /// A part of a file; false: the file has ended.
-    fn take_part(&self, file: &CopyFile, oid: &Oid, part: &MadePart, (told, source): ToldOf<'_>) -> bool {
-        let (offset, content) = (part.offset, &part.content[..]);
-        let taken = match file.passes(&self.processors, oid, offset, content) {
-            Err(outcome) => Err(FetchError::Ended(outcome)),
-            Ok(()) => file.parts().take(offset, content).map_err(|error| {
-                file.fail(&error);
-                FetchError::Abandoned
-            }),
-        };
-        if let Err(error) = taken {
+    /// A part, for which `came` bytes came; false: the file has ended.
+    fn take_part(&mut self, oid: &Oid, offset: u64, content: &[u8], came: u64) -> bool {
+        let (file, supplier) = (&self.file, &self.supplier);
+        if let Err(outcome) = file.passes(&supplier.processors, oid, offset, content) {
             file.parts().drop_all();
-            if !matches!(error, FetchError::Abandoned) {
-                file.ended(&error);
-            }
+            file.ended(&FetchError::Ended(outcome));
+            return false;
+        }
+        if let Err(error) = file.parts().take(offset, content) {
+            file.parts().drop_all();
+            file.fail(&error);
             return false;
         }
         // Of several parts the first one tells, once.
-        if offset == 0 && told.is_nothing() && file.base().is_found() {
-            self.candidates.proved_base(part.came <= content.len() as u64 / 2);
+        if offset == 0 && self.told.is_nothing() && file.base().is_found() {
+            supplier.candidates.proved_base(came <= content.len() as u64 / 2);
         }
         let range = offset..offset + content.len() as u64;
-        told.count(range, part.came, (source, &self.progress));
+        self.told.count(range, came, (&self.source, &supplier.progress));
         true
     }
 }

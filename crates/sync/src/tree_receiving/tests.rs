@@ -8,7 +8,7 @@ use super::*;
 fn tree(files: u64) -> Vec<u8> {
     let files: Vec<_> = (0..files).map(|number| leaf(&format!("{number:06}"), 1)).collect();
     let Step::Send(Message::Entries(whole)) = one(&files) else { unreachable!() };
-    whole.unpack().unwrap().into()
+    whole.unpack().unwrap().unwrap().into()
 }
 
 fn entries(bytes: &[u8]) -> Message {
@@ -22,8 +22,7 @@ fn steps(tree: &mut TreeReceiving) -> Vec<String> {
         SenderStep::Event(Event::Enter(_)) => "in".to_owned(),
         SenderStep::Event(Event::Leave) => "out".to_owned(),
         SenderStep::Closed(entry) => format!("closed {entry}"),
-        SenderStep::Incomplete => "incomplete".to_owned(),
-        SenderStep::End => "end".to_owned(),
+        SenderStep::End { is_incomplete } => format!("end {is_incomplete}"),
     };
     std::iter::from_fn(|| tree.next_step().unwrap()).map(name).collect()
 }
@@ -37,19 +36,19 @@ fn message(news: News) -> Message {
 fn steps_come_in_their_order_however_the_bytes_are_cut() {
     let bytes = tree(5000);
     for len in [1000, 65_536, 100_000] {
-        let (mut tree, mut came) = (TreeReceiving::default(), Vec::new());
+        let (mut tree, mut came, is_incomplete) = (TreeReceiving::default(), Vec::new(), len == 1000);
         tree.take(TreePart::Closed(1).pack(0)).unwrap();
         for part in bytes.chunks(len) {
             tree.take(entries(part)).unwrap();
             came.extend(steps(&mut tree));
             assert_eq!(tree.held(), (0, 0));
         }
-        tree.take(TreePart::Incomplete.pack(0)).unwrap();
         tree.take(entries(b"")).unwrap();
+        tree.take(TreePart::End { is_incomplete }.pack(0)).unwrap();
         came.extend(steps(&mut tree));
-        assert_eq!(came.len(), 5007);
+        assert_eq!(came.len(), 5006);
         assert_eq!(came[..4], ["closed 1", "in", "in", "000000"]);
-        assert_eq!(came[5003..], ["out", "out", "incomplete", "end"].map(str::to_owned)[..]);
+        assert_eq!(came[5003..], ["out".to_owned(), "out".to_owned(), format!("end {is_incomplete}")]);
         let more = tree.take(entries(&bytes)).unwrap_err();
         assert!(more.to_string().contains("more of a tree"), "{more}");
     }
@@ -59,11 +58,8 @@ fn steps_come_in_their_order_however_the_bytes_are_cut() {
 fn a_tree_that_is_none_is_refused() {
     for bytes in [&b""[..], &tree(5)[..40], &[255; 70_000]] {
         let mut tree = TreeReceiving::default();
-        let taken = tree.take(entries(bytes)).and_then(|()| match bytes {
-            b"" => Ok(()),
-            _ => tree.take(entries(b"")),
-        });
-        taken.unwrap();
+        tree.take(entries(bytes)).unwrap();
+        tree.take(TreePart::End { is_incomplete: false }.pack(0)).unwrap();
         let refused = std::iter::from_fn(|| tree.next_step().transpose()).find_map(Result::err);
         assert!(refused.unwrap().to_string().contains("does not understand"));
     }
@@ -170,7 +166,7 @@ fn when_it_is_over_nothing_waits_and_what_is_left_is_told() {
 #[test]
 fn a_probe_is_asked_for_once_before_other_news_and_taken_once() {
     let (mut tree, now) = (TreeReceiving::default(), Instant::now());
-    let probed = |len| Message::Probed(vec![7; len].into());
+    let probed = |len| Message::Probe(vec![7; len].into());
     assert!(tree.take(probed(PROBE)).is_err(), "nobody asked");
     let mut tree_of = |asked: bool| {
         tree = TreeReceiving::default();
@@ -178,7 +174,7 @@ fn a_probe_is_asked_for_once_before_other_news_and_taken_once() {
         tree.probe();
         assert!(!tree.is_probed());
         if asked {
-            assert_eq!(message(tree.poll(now)), Message::Probe(Empty {}));
+            assert_eq!(message(tree.poll(now)), Message::Probe(Bytes::new()));
         }
         std::mem::take(&mut tree)
     };

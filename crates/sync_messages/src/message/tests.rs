@@ -22,7 +22,7 @@ const REFUSED: [(&str, &[u8]); 4] = [
     ("refused: no Protocol Buffers", b"\xff\xff\xff"),
 ];
 
-fn starts() -> [(&'static str, Message); 3] {
+fn starts() -> [(&'static str, Message); 4] {
     let push = Start {
         version: VERSION,
         role: Some(CopyRole::Receiver(ReceiverRole {
@@ -44,10 +44,12 @@ fn starts() -> [(&'static str, Message); 3] {
         ..Start::default()
     };
     let by_links = Start { takes_moves: true, ..pull.clone() };
+    let front = Start { version: VERSION, options: Bytes::from_static(b"\x08\x01"), ..Start::default() };
     [
         ("start: be the receiver of a tow sync", Message::Start(push)),
         ("start: be the sender, over ssh alone", Message::Start(pull)),
         ("start: the same, and tell where you move", Message::Start(by_links)),
+        ("start: the front of long options", Message::Start(front)),
     ]
 }
 
@@ -67,7 +69,7 @@ fn sources() -> SourceList {
 }
 
 fn packed(frame: &'static [u8]) -> TreeBytes {
-    TreeBytes { part: Some(TreeBytesForm::Packed(Bytes::from_static(frame))) }
+    TreeBytes { part: Some(TreeBytesForm::Packed(Bytes::from_static(frame))), ..TreeBytes::default() }
 }
 
 fn messages() -> Vec<(&'static str, Message)> {
@@ -101,8 +103,8 @@ fn messages() -> Vec<(&'static str, Message)> {
             Message::Entries(TreeBytes::new(Bytes::from_static(b"towt\x01"), 0)),
         ),
         ("entries: the same, packed", Message::Entries(packed(b"(\xb5/\xfd \x05)\0\0towt\x01"))),
-        ("entries: their end", Message::Entries(TreeBytes::default())),
-        ("incomplete", Message::Incomplete(Empty {})),
+        ("entries: their end", Message::Entries(TreeBytes::end(false))),
+        ("entries: their end, where some could not be read", Message::Entries(TreeBytes::end(true))),
         (
             "considered: entries 0 to 1023, of which none are wanted",
             Message::Considered(Considered { entry: 1024, wanted: Vec::new() }),
@@ -161,15 +163,13 @@ fn messages() -> Vec<(&'static str, Message)> {
         ),
         ("finished: the other side keeps its own summary", Message::Finished(EndReport::default())),
         ("closed: entry 7", Message::Closed(7)),
-        ("more: the front of the options", Message::More(Bytes::from_static(b"\x08\x01"))),
-        ("probe", Message::Probe(Empty {})),
-        ("probed: its front", Message::Probed(Bytes::from_static(b"\x01\x02\x03"))),
-        ("connections: 4 are wanted", Message::Connections(4)),
+        ("probe: the question", Message::Probe(Bytes::new())),
+        ("probe: the front of the answer", Message::Probe(Bytes::from_static(b"\x01\x02\x03"))),
+        ("connections: 4 are wanted", Message::Connections(WantedConnections { count: 4, link: None })),
         (
             "connections: 3 are wanted by the link eth0",
-            Message::LinkConnections(LinkConnections { link: "eth0".into(), count: 3 }),
+            Message::Connections(WantedConnections { count: 3, link: Some("eth0".into()) }),
         ),
-        ("moved: one address", Message::Moved(RemoteAddresses { addresses: vec!["192.0.2.1:7000".into()] })),
     ];
     starts().into_iter().chain(rest).collect()
 }
@@ -197,12 +197,12 @@ fn packed_entries_are_read_like_any_others_within_the_limit() {
     let bytes = Bytes::from(vec![7; 100_000]);
     let entries = TreeBytes::new(bytes.clone(), 3);
     assert!(entries.encoded_len() < 1000);
-    assert_eq!(entries.unpack().unwrap(), bytes);
+    assert_eq!(entries.unpack().unwrap(), Some(bytes));
     assert!(TreeBytes::new(vec![7; 300_000].into(), 3).unpack().is_err(), "longer than a message may be");
     assert!(packed(b"tow").unpack().is_err(), "no zstd frame");
     let little = Bytes::from_static(b"little");
     assert_eq!(TreeBytes::new(little.clone(), 3), TreeBytes::new(little, 0), "packed it is longer");
-    assert_eq!(TreeBytes::default().unpack().unwrap(), Bytes::new());
+    assert_eq!(TreeBytes::default().unpack().unwrap(), None);
 }
 
 #[test]

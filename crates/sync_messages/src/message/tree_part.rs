@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{Empty, Message, TreeBytes, violation};
+use super::{Message, TreeBytes, violation};
 use crate::error::CopyError;
 
 /// What a message without bytes of its own counts.
@@ -11,31 +11,35 @@ const LITTLE: usize = 64;
 /// A part of a tree on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TreePart {
-    /// The next bytes of its descriptor, at most a block; none at its end.
+    /// The next bytes of its descriptor, at most a block.
     Entries(Bytes),
     /// See [`Message::Closed`].
     Closed(u64),
-    /// See [`Message::Incomplete`].
-    Incomplete,
+    /// There are no more.
+    End {
+        /// See [`TreeBytes::is_incomplete`].
+        is_incomplete: bool,
+    },
 }
 
 impl TreePart {
     /// The message that carries it, packed with zstd's `level`; 0: as it is.
     pub fn pack(self, level: i32) -> Message {
         match self {
-            Self::Entries(bytes) if bytes.is_empty() => Message::Entries(TreeBytes::default()),
             Self::Entries(bytes) => Message::Entries(TreeBytes::new(bytes, level)),
             Self::Closed(entry) => Message::Closed(entry),
-            Self::Incomplete => Message::Incomplete(Empty {}),
+            Self::End { is_incomplete } => Message::Entries(TreeBytes::end(is_incomplete)),
         }
     }
 
     /// The part that a message carries, in memory of its own.
     pub fn unpack(message: Message) -> Result<Self, CopyError> {
         match message {
-            Message::Entries(part) => part.unpack().map(Self::Entries),
+            Message::Entries(part) => {
+                let end = Self::End { is_incomplete: part.is_incomplete };
+                Ok(part.unpack()?.map_or(end, Self::Entries))
+            }
             Message::Closed(entry) => Ok(Self::Closed(entry)),
-            Message::Incomplete(Empty {}) => Ok(Self::Incomplete),
             _ => Err(violation("a message that a sender does not send")),
         }
     }
@@ -44,7 +48,7 @@ impl TreePart {
     pub fn cost(&self) -> usize {
         match self {
             Self::Entries(bytes) => LITTLE + bytes.len(),
-            Self::Closed(_) | Self::Incomplete => LITTLE,
+            Self::Closed(_) | Self::End { .. } => LITTLE,
         }
     }
 }

@@ -15,7 +15,7 @@ use super::outbox::AnswerQueue;
 use crate::error::CopyError;
 use crate::exchange::{Exchange, make_patch, read_part};
 use crate::message::hung_up;
-use crate::patching::{PatchLevels, make_all};
+use crate::patching::make_all;
 use crate::source::Located;
 
 impl Answering {
@@ -64,15 +64,14 @@ impl Answering {
         let hardest = lock(&self.state).pack.unwrap_or(0).max(1) as i32;
         // What the receiver asks for is all that is known of the network before anything was delivered, and patches take so
         // little of it that this may be long.
-        let usual = || match self.delivered(&out.replies) {
+        let level = |is_waited_for| match self.delivered(&out.replies) {
             Delivered { fastest: None, .. } => hardest,
-            delivered if delivered.late >= LATE => hardest,
+            delivered if is_waited_for || delivered.late >= LATE => hardest,
             _ => self.level(&out.replies).max(1),
         };
-        let levels = PatchLevels { usual, hardest };
         let Exchange { base, responder } = exchange;
         let make = |index, level| make_patch(*base, parts, index, file?, &*self.store, level);
-        let is_made = make_all(parts.count(), &levels, make, |patch| {
+        let is_made = make_all(parts.count(), level, make, |patch| {
             let is_going_on = responder.patched(Some(patch));
             while let ResponderAction::Send(run) = responder.poll() {
                 out.send(out.replies.run(tag, &run))?;

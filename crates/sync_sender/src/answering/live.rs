@@ -41,13 +41,8 @@ impl Answering {
         getrandom(&mut random[..], GetRandomFlags::empty())?;
         let live = Oid::Live(random);
         let (located, path) = (&ask.located, ask.located.whole_path());
-        let file = match located.open().map_err(UnreadFile::from) {
-            Ok(file) => file,
-            Err(error) => {
-                self.refuse(ask.tag, located, &error, replies);
-                return Err(error.into());
-            }
-        };
+        let opened = located.open().map_err(UnreadFile::from);
+        let file = opened.inspect_err(|error| self.refuse(ask.tag, located, error, replies))?;
         if let Some(file) = lock(&self.tree).wanted_file(ask.entry) {
             file.live = Some(live);
         }
@@ -55,22 +50,16 @@ impl Answering {
         let out = AnswerQueue::new(replies, &self.runtime);
         self.send_answers(vec![answer], &out)?;
         out.errands.finish()?;
-        match self.store.put_open_file(file, &path, &live, &About::default()) {
-            Ok((content, _)) => {
-                // From here on the receiver may ask for it by its content.
-                self.offer_entry(ask.entry, content);
-                Ok(())
+        let put = self.store.put_open_file(file, &path, &live, &About::default()).map_err(UnreadFile::from);
+        // It stays on offer: the receiver is to learn from the store that it is lost, and may have reported it already.
+        let (content, _) = put.inspect_err(|error| {
+            if let Some(file) = lock(&self.tree).wanted_file(ask.entry) {
+                file.is_told = true;
+                self.tell_failed(located, error);
             }
-            Err(error) => {
-                let error = UnreadFile::from(error);
-                // It stays on offer: the receiver is to learn from the store that it is lost, and may have
-                // reported it already.
-                if let Some(file) = lock(&self.tree).wanted_file(ask.entry) {
-                    file.is_told = true;
-                    self.tell_failed(located, &error);
-                }
-                Err(error.into())
-            }
-        }
+        })?;
+        // From here on the receiver may ask for it by its content.
+        self.offer_entry(ask.entry, content);
+        Ok(())
     }
 }

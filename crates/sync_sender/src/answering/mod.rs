@@ -36,7 +36,7 @@ use self::outbox::AnswerQueue;
 use self::replies::NamedAnswer;
 use super::events::Events;
 use super::offers::Offers;
-use super::reading::{Ask, Read, UnreadFile, read, read_changed};
+use super::reading::{Ask, Read, UnreadFile, read};
 use super::sent::SentTo;
 use super::source::Located;
 use super::tree_sending::TreeSending;
@@ -250,10 +250,7 @@ impl Answering {
 
     /// Reads files, several at a time, and tells the index what they hold. Patches are made with zstd's `level`.
     fn read_all(&self, files: Vec<Ask>, level: i32) -> Result<Vec<ReadAsk>, CopyError> {
-        let read_one = |mut ask: Ask| match ask.request.take() {
-            Some(request) => (self.read_changed(&ask, request, level), ask),
-            None => (read(&ask), ask),
-        };
+        let read_one = |mut ask: Ask| (self.read(&mut ask, level), ask);
         // Of large patches each holds a file and its base.
         let (alone, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_large_patch);
         let (mut read, alone): (Vec<_>, Vec<_>) = rayon::join(
@@ -289,7 +286,7 @@ impl Answering {
         }
         self.send_answers(answers, out)?;
         // Patches wait for nothing of the receiver.
-        in_parts.sort_by_key(|(_, _, exchange)| !exchange.has_named_base());
+        in_parts.sort_by_key(|(_, _, exchange)| exchange.base.is_none());
         for (answer, located, exchange) in in_parts {
             let tag = answer.0;
             self.send_answers(vec![answer], out)?;
@@ -298,19 +295,15 @@ impl Answering {
         Ok(())
     }
 
-    fn read_changed(&self, ask: &Ask, request: Request, level: i32) -> Result<Read, UnreadFile> {
-        let store = match &request.base {
-            Base::Named(base) if self.may_be_base(base) => Some(&*self.store as &dyn Store),
-            _ => None,
-        };
-        read_changed(ask, request, store, level)
+    fn read(&self, ask: &mut Ask, level: i32) -> Result<Read, UnreadFile> {
+        let may_be_here = ask.named_base().is_some_and(|base| self.may_be_base(&base));
+        read(ask, may_be_here.then_some(&*self.store as &dyn Store), level)
     }
 }
 
 /// Whether a file may go as a patch that is made alone.
 fn is_large_patch(ask: &Ask) -> bool {
-    let is_named = ask.request.as_ref().is_some_and(|request| matches!(request.base, Base::Named(_)));
-    is_named && ask.located.stamp.size > LARGE_PATCH
+    ask.named_base().is_some() && ask.located.stamp.size > LARGE_PATCH
 }
 
 /// How many files from the front are answered in one go: the first bytes of none should wait long

@@ -11,10 +11,10 @@ use towpath_transfer::offer::{EntryBody, EntryContent};
 use super::Answering;
 use crate::events::FailedEntry;
 use crate::exchange::Exchange;
-use crate::reading::{Ask, Read, ReadBody, UnreadFile, now};
+use crate::reading::{Ask, Read, UnreadFile, now};
 use crate::source::Located;
 use towpath_content::lock::lock;
-use towpath_targets::index_record::store_stamp;
+use towpath_targets::index_record::known_at;
 
 /// An answer to an ask.
 pub(super) type NamedAnswer = (EntryTag, EntryContent);
@@ -30,7 +30,7 @@ impl Answering {
         mut ask: Ask,
         replies: &Replies,
     ) -> Option<(EntryContent, Option<InParts>)> {
-        let Read { hashed, body } = match read {
+        let Read { hashed, body, exchange } = match read {
             Ok(read) => read,
             Err(error) => {
                 self.refuse(ask.tag, &ask.located, &error, replies);
@@ -38,22 +38,18 @@ impl Answering {
             }
         };
         ask.located.stamp = now(&ask.located.stamp, &hashed.stamp);
-        let (oid, body, exchange) = match body {
-            ReadBody::Named => (self.offer_entry(ask.entry, hashed.oid), EntryBody::Named, None),
-            // Nothing of it will be fetched.
-            ReadBody::Whole(content) => (hashed.oid, EntryBody::Whole(content.into()), None),
-            ReadBody::Changed(Reply::UnknownBase, _) => {
+        let oid = match &body {
+            EntryBody::Delta(Reply::UnknownBase) => {
                 lock(&self.state).misses += 1;
-                let body = EntryBody::Delta(Reply::UnknownBase);
-                return Some((answer_of(&ask.located, None, body), None));
+                None
             }
-            ReadBody::Changed(reply, exchange) => {
-                let exchange = (reply == Reply::InParts).then_some(exchange);
-                (self.offer_entry(ask.entry, hashed.oid), EntryBody::Delta(reply), exchange)
-            }
+            // Nothing of it will be fetched.
+            EntryBody::Whole(_) => Some(hashed.oid),
+            EntryBody::Named | EntryBody::Delta(_) => Some(self.offer_entry(ask.entry, hashed.oid)),
         };
         // What is the same the receiver knows by the name of its base.
-        let oid = Some(oid).filter(|_| body != EntryBody::Delta(Reply::Same));
+        let oid = oid.filter(|_| body != EntryBody::Delta(Reply::Same));
+        let exchange = exchange.filter(|_| body == EntryBody::Delta(Reply::InParts));
         let answer = answer_of(&ask.located, oid, body);
         Some((answer, exchange.map(|exchange| (ask.located, exchange))))
     }
@@ -61,12 +57,7 @@ impl Answering {
     /// The name of a file's content, if the index knows it and the content is not to go with it.
     pub(super) fn known(&self, ask: &Ask) -> Option<Oid> {
         let stamp = &ask.located.stamp;
-        if stamp.size <= ask.inline {
-            return None;
-        }
-        let path = ask.located.whole_path();
-        let (dir, name) = (path.parent()?, path.file_name()?);
-        self.store.known(dir, &[(name, store_stamp(stamp))]).ok()?.into_iter().next().flatten()
+        if stamp.size <= ask.inline { None } else { known_at(&self.store, &ask.located.whole_path(), stamp) }
     }
 
     /// The name of a file's content, which may be fetched from here on.

@@ -65,8 +65,7 @@ impl ObjectTable {
         };
         if !gaps.iter().all(is_read_back) {
             let range = chunk.offset..chunk.offset + u64::from(chunk.len);
-            let wanted = WantId::Chunk { hash: chunk.hash, len: chunk.len };
-            let tag = self.add(key, wanted, chunk.offset, now);
+            let tag = self.add(key, chunk.id(), chunk.offset, now);
             let here = tag.and_then(|tag| self.partial_pieces.chunk(key, tag, &range));
             here.into_iter().for_each(|delivery| self.delivery(delivery, None));
         }

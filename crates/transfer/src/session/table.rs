@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::OwnedSemaphorePermit;
-use towpath_content::Oid;
 
 use super::active::{Active, ObjectPhase};
 use super::announced::may_be_read;
@@ -114,7 +113,10 @@ impl ObjectTable {
         let only = [(brought.source.clone(), u64::MAX)];
         let shares = if brought.shares.is_empty() { &only } else { &brought.shares[..] };
         // What chunks save is in the search's account.
-        let is_here_alone = matches!(want.id, WantId::Piece { .. }) || is_whole_object(&self.objects, want);
+        let is_all =
+            |object: &Active| object.object.content().is_some_and(|oid| want.id.is_chunk_of_all(&oid));
+        let is_here_alone = matches!(want.id, WantId::Piece { .. })
+            || want.positions.iter().filter_map(|it| self.objects.get(&it.object)).any(is_all);
         let saved = if is_here_alone { brought.saved } else { 0 };
         let done = self.ledger.done(want.tag, &want.positions, Instant::now());
         self.root.cancel(&done.cancelled);
@@ -208,11 +210,4 @@ impl ObjectTable {
             }
         }
     }
-}
-
-/// True if a chunk is all of its object.
-fn is_whole_object(objects: &HashMap<ObjectKey, Active>, want: &Want) -> bool {
-    let WantId::Chunk { hash, .. } = want.id else { return false };
-    let objects = want.positions.iter().filter_map(|position| objects.get(&position.object));
-    objects.filter_map(|active| active.object.content()).any(|oid| oid == Oid::Blake3(hash))
 }

@@ -150,7 +150,8 @@ fn check_hash(hash: &[u8; 32], len: u32, bytes: &[u8]) -> Result<(), CheckError>
 }
 
 fn write(want: &Want, to: &[WriteTarget], bytes: &[u8], zeros: bool, liars: Vec<SourceId>) -> Checked {
-    let whole = is_whole(want);
+    // Its file is opened, written and closed in one go.
+    let whole = want.id.is_whole();
     let mut failed = Vec::new();
     for (position, destination) in want.positions.iter().zip(to) {
         let written = match whole {
@@ -183,11 +184,6 @@ fn write_whole(position: &ObjectOffset, to: &WriteTarget, bytes: &[u8], zeros: b
     to.object.begin(Some(bytes.len() as u64))?;
     write_parts(position, to, bytes, zeros)?;
     close_single(&to.object, bytes.len() as u64)
-}
-
-/// A piece that is all of a content object: its file is opened, written and closed in one go.
-fn is_whole(want: &Want) -> bool {
-    matches!(want.id, WantId::Piece { oid: Oid::Blake3(_), layout, .. } if layout.count() == 1)
 }
 
 fn close_single(object: &ObjectInFlight, size: u64) -> Result<(), io::Error> {
