@@ -34,7 +34,7 @@ const GATHERING: Duration = Duration::from_millis(10);
 /// The most encrypted bytes that are waited for then, which have that content in full records.
 const MOST_GATHERED: usize = GATHERED + 1024;
 /// So many have to come without a pause of that length before: not each burst of a connection that begins.
-const GATHERED_FROM: usize = 512 * 1024;
+const GATHERED_FROM: usize = 128 * 1024;
 /// Of a peer that is held short: what is received at once, and the longest frame.
 const LITTLE: usize = 16 * 1024;
 /// Of a peer that says little: what is received at once.
