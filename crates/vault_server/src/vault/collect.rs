@@ -49,6 +49,9 @@ pub struct Collection {
     gone: Vec<bool>,
     before: u64,
     next: RecordLog,
+    /// Bytes of the old log at the beginning. What its versions need was surveyed; of later ones nobody knows it yet, so their records stay
+    /// as they are.
+    end: u64,
     /// Bytes of the old log whose records were looked at.
     copied: u64,
 }
@@ -123,7 +126,8 @@ impl Collection {
     pub fn begin(vault: &Vault) -> Result<Self, VaultError> {
         let gone = vault.versions.iter().map(|version| version.is_gone).collect();
         let (survey, next) = (Survey::of(vault, &[]), vault.log.fresh()?);
-        Ok(Self { survey, gone, before: vault.size(), next, copied: 0 })
+        let (before, end) = (vault.size(), vault.log.len());
+        Ok(Self { survey, gone, before, next, end, copied: 0 })
     }
 
     /// Goes on; true: what was there has been looked at and copied. Then [`Self::finish`].
@@ -133,7 +137,8 @@ impl Collection {
         }
         let mut len = 0;
         while len < RECORD {
-            let Some((at, record)) = vault.log.record_behind(self.copied)? else { return Ok(true) };
+            let found = vault.log.record_behind(self.copied)?.filter(|(at, _)| *at < self.end);
+            let Some((at, record)) = found else { return Ok(true) };
             len += record.len();
             self.copied = at + record.len() as u64;
             let record = LogRecord::from_bytes(&record).map_err(|why| damaged(at, &why))?;
