@@ -33,10 +33,10 @@ pub(crate) struct ArrivingBlocks {
 }
 
 impl ArrivedBlock {
-    fn keep(self, vault: &mut Vault) -> Result<(), VaultError> {
+    fn stage(self, vault: &mut Vault) -> Result<(), VaultError> {
         match self.early {
-            Some(node) => vault.keep_early(&node, self.hash, self.block),
-            None => vault.keep(self.hash, self.block),
+            Some(node) => vault.stage_early(&node, self.hash, self.block),
+            None => vault.stage(self.hash, self.block),
         }
     }
 }
@@ -66,10 +66,8 @@ impl ArrivingBlocks {
         if blocks.is_empty() {
             return Ok(());
         }
-        let keep = |vault: &OpenVault| {
-            vault.change(|vault| blocks.into_iter().try_for_each(|arrived| arrived.keep(vault)))
-        };
-        self.under_way = Some(vault.in_turn(keep).await);
+        let stage = |vault: &mut Vault| blocks.into_iter().try_for_each(|arrived| arrived.stage(vault));
+        self.under_way = Some(vault.in_turn(|vault| vault.keep(stage)).await);
         Ok(())
     }
 

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use towpath_byte_store::{ByteStore, PlaceOwner};
 use towpath_content::NodeId;
 use towpath_content::lock::lock;
 use towpath_link::Identity;
-use towpath_vault_format::{DroppedRange, VaultId};
-use towpath_vault_protocol::VaultUsage;
+use towpath_vault_format::{Certificate, Digest, DroppedRange, VaultId};
+use towpath_vault_protocol::{Proposal, VaultUsage};
 
 use crate::changing::{ChangeResult, ChangingThread};
 use crate::error::VaultError;
@@ -36,11 +37,13 @@ pub struct VaultRules {
     pub read_only: bool,
 }
 
-/// A vault that is in use. Readers look at it at once; who changes it has it alone.
+/// A vault that is in use. Readers look at it at once; who changes it has it alone, and only for as long as no pack is read or written.
 #[derive(Debug)]
 pub(crate) struct OpenVault {
     id: VaultId,
     vault: RwLock<Vault>,
+    /// Held by who changes it, from the first look until the last change: nothing else is changed meanwhile.
+    turn: Mutex<()>,
     /// Held while objects are looked at: nothing else is collected meanwhile.
     survey: Mutex<()>,
     changing: ChangingThread,
@@ -108,7 +111,8 @@ impl VaultFolder {
         let vault = Vault::open(Box::new(medium), Arc::clone(&self.bytes), self.rules.limits)?;
         let failed = |source| VaultError::System { what: "a thread for the vault", source };
         let changing = ChangingThread::start().map_err(failed)?;
-        let vault = Arc::new(OpenVault { id, vault: RwLock::new(vault), survey: Mutex::default(), changing });
+        let (vault, turn, survey) = (RwLock::new(vault), Mutex::default(), Mutex::default());
+        let vault = Arc::new(OpenVault { id, vault, turn, survey, changing });
         open.insert(id, Arc::clone(&vault));
         Ok(vault)
     }
@@ -147,8 +151,60 @@ impl OpenVault {
         &self,
         change: impl FnOnce(&mut Vault) -> Result<T, VaultError>,
     ) -> Result<T, VaultError> {
+        let _turn = lock(&self.turn);
+        self.alone(change)
+    }
+
+    /// A change, or the last step of one, of who has the turn.
+    fn alone<T>(&self, change: impl FnOnce(&mut Vault) -> Result<T, VaultError>) -> Result<T, VaultError> {
         let mut vault = self.vault.write().map_err(|_| VaultError::LogFailed)?;
         change(&mut vault)
+    }
+
+    /// Keeps blocks whose version is under way: those that `stage` gives to the vault.
+    pub(crate) fn keep(
+        &self,
+        stage: impl FnOnce(&mut Vault) -> Result<(), VaultError>,
+    ) -> Result<(), VaultError> {
+        let _turn = lock(&self.turn);
+        // The last time it failed: else memory grows while the disk is full.
+        self.pack_staged()?;
+        self.alone(stage)?;
+        self.pack_staged()
+    }
+
+    /// Writes blocks that wait as a pack, if they are many.
+    fn pack_staged(&self) -> Result<(), VaultError> {
+        let Some(pack) = self.read(|vault| Ok(vault.staged_pack()))? else { return Ok(()) };
+        let pack = pack.write()?;
+        self.alone(|vault| vault.add_staged_pack(&pack))
+    }
+
+    /// Commits a proposal whose blocks are here.
+    pub(crate) fn commit(
+        &self,
+        proposal: &Proposal,
+        identity: &Identity,
+        time: u64,
+    ) -> Result<Certificate, VaultError> {
+        let _turn = lock(&self.turn);
+        let next = self.read(|vault| vault.prepared(proposal, identity, time))?;
+        let pack = next.write_pack()?;
+        self.alone(|vault| vault.add(next, pack))
+    }
+
+    /// The first of these objects, for `reader`: some bytes of them, or one; `None` for each that is not here.
+    pub(crate) fn some_objects(
+        &self,
+        reader: &NodeId,
+        names: &[Digest],
+    ) -> Result<Vec<Option<Bytes>>, VaultError> {
+        let run = self.read(|vault| vault.check_reader(reader).map(|()| vault.packed_run(names)))?;
+        if let Some(objects) = run.map(|run| run.read(names)).transpose()?.flatten() {
+            return Ok(objects.into_iter().map(Some).collect());
+        }
+        // They lie in the log, or some are wrong, or their pack went meanwhile.
+        self.read(|vault| vault.check_reader(reader).and_then(|()| vault.some_objects(names)))
     }
 
     /// What the vault takes, and would not without the older versions in `dropped`.
@@ -163,8 +219,14 @@ impl OpenVault {
     pub(crate) fn collect(&self) -> Result<CollectedBytes, VaultError> {
         let _alone = lock(&self.survey);
         let mut collection = self.read(Collection::begin)?;
-        while !self.read(|vault| collection.step(vault))? {}
-        self.change(|vault| collection.finish(vault))
+        while !self.read(|vault| collection.step(vault))? {
+            collection.write_pack()?;
+        }
+        // Who wrote a pack of the same name before they are deleted would lose it.
+        let _turn = lock(&self.turn);
+        let (collected, needless) = self.alone(|vault| collection.put_in_place(vault))?;
+        needless.delete();
+        Ok(collected)
     }
 }
 

@@ -18,6 +18,7 @@
 //! | [`log`] | durable records, and what a crash leaves of them |
 //! | [`record`] | what stands in a record |
 //! | [`objects`] | where objects lie |
+//! | `packs` | packs are written and read while others read the vault |
 //! | [`changes`] | nodes as what they differ in from older ones |
 //! | `error` | what can go wrong, and what a client is told |
 
@@ -29,6 +30,7 @@ pub mod folder;
 mod index;
 pub mod log;
 pub mod objects;
+mod packs;
 pub mod record;
 pub mod server;
 mod serving;

@@ -1,21 +1,18 @@
 //! Objects: nodes, blocks and records by hash, in the log's records or in packs of the byte store.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use towpath_byte_store::{ByteName, ByteStore, ByteStoreError};
+use towpath_byte_store::{ByteName, ByteStore};
 use towpath_vault_format::{Canonical, Digest};
 
 use crate::changes::{ChangeAt, MadeNodes, NodeChange, ShortHash, short};
 use crate::error::VaultError;
 use crate::index::{PlaceIndex, StoredAt};
 use crate::log::RecordLog;
+use crate::packs::{NewPack, PackRun, TOGETHER, is_lost};
 use crate::record::{LogRecord, PackList};
-
-/// Objects are read for one who asks for many in so many bytes.
-const TOGETHER: u64 = 1 << 20;
 
 /// Where all objects of a vault lie.
 #[derive(Debug)]
@@ -115,18 +112,9 @@ impl VaultObjects {
         }
     }
 
-    /// Writes a pack, durably.
-    pub fn write_pack<B: AsRef<[u8]>>(&self, objects: &[(Digest, B)]) -> Result<PackList, VaultError> {
-        let mut hasher = blake3::Hasher::new();
-        for (_, object) in objects {
-            hasher.update(object.as_ref());
-        }
-        let pack = Digest(*hasher.finalize().as_bytes());
-        let size: usize = objects.iter().map(|(_, object)| object.as_ref().len()).sum();
-        let parts = objects.iter().map(|(_, object)| object.as_ref());
-        self.bytes.put(&ByteName(pack.0), &mut PartsReader { parts, left: &[] }, size as u64)?;
-        let objects = objects.iter().map(|(hash, object)| (*hash, object.as_ref().len() as u32)).collect();
-        Ok(PackList { pack, objects })
+    /// A pack of these objects, which is not written yet.
+    pub(crate) fn new_pack(&self, objects: Vec<(Digest, Bytes)>) -> NewPack {
+        NewPack::of(Arc::clone(&self.bytes), objects)
     }
 
     /// An object; `None`: there is none. One whose bytes are wrong is lost.
@@ -177,11 +165,13 @@ impl VaultObjects {
     /// together in a pack is read at once. An error: the place of packs fails, which says nothing of them.
     pub fn read_some(&self, log: &RecordLog, names: &[Digest]) -> Result<Vec<Option<Bytes>>, VaultError> {
         let run = self.run(names);
-        if let Some(objects) = self.read_run(&names[..run.len()], &run)? {
+        if let Some(run) = &run
+            && let Some(objects) = run.read(names)?
+        {
             return Ok(objects.into_iter().map(Some).collect());
         }
         // Each by itself shows which one is wrong.
-        let alone = &names[..run.len().max(1).min(names.len())];
+        let alone = &names[..run.map_or(1, |run| run.lens.len()).min(names.len())];
         alone.iter().map(|name| self.read_or_lost(log, name)).collect()
     }
 
@@ -196,74 +186,22 @@ impl VaultObjects {
         }
     }
 
-    /// Where the first of these lie, if that is one behind the other in a pack.
-    fn run(&self, names: &[Digest]) -> Vec<StoredAt> {
-        let mut run: Vec<StoredAt> = Vec::new();
-        for name in names {
-            let Some(found) = self.index.get(&short(name)).filter(|found| found.pack.is_some()) else {
-                break;
-            };
-            let follows =
-                |last: &StoredAt| last.pack == found.pack && last.at + u64::from(last.len) == found.at;
-            let is_near = |first: &StoredAt| found.at + u64::from(found.len) - first.at <= TOGETHER;
-            if !run.last().is_none_or(follows) || !run.first().is_none_or(is_near) {
+    /// The first of these objects, if they lie in a pack: as many as lie there one behind the other.
+    pub(crate) fn run(&self, names: &[Digest]) -> Option<PackRun> {
+        let found = |name| self.index.get(&short(name)).filter(|found| found.pack.is_some());
+        let first = names.first().and_then(found)?;
+        let pack = *self.packs.get(first.pack? as usize)?;
+        let (mut end, mut lens) = (first.at, Vec::new());
+        for place in names.iter().map_while(found) {
+            let behind = place.at + u64::from(place.len);
+            let follows = place.pack == first.pack && place.at == end;
+            if !follows || !lens.is_empty() && behind - first.at > TOGETHER {
                 break;
             }
-            run.push(found);
+            end = behind;
+            lens.push(place.len);
         }
-        run
-    }
-
-    /// The objects of a run; `None`: it is none, its pack is lost, or some bytes are wrong.
-    fn read_run(&self, names: &[Digest], run: &[StoredAt]) -> Result<Option<Vec<Bytes>>, VaultError> {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(None) };
-        let pack = first.pack.and_then(|pack| self.packs.get(pack as usize));
-        let Some(pack) = pack else { return Ok(None) };
-        let range = first.at..last.at + u64::from(last.len);
-        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
-        match self.bytes.get_range(&ByteName(pack.0), range, &mut bytes).map_err(VaultError::Packs) {
-            Err(error) if !is_lost(&error) => return Err(error),
-            Err(_) => return Ok(None),
-            Ok(()) => {}
-        }
-        let mut bytes = Bytes::from(bytes);
-        let objects: Vec<Bytes> = run.iter().map(|place| bytes.split_to(place.len as usize)).collect();
-        let is_right = names.iter().zip(&objects).all(|(name, object)| Digest::of(object) == *name);
-        Ok(is_right.then_some(objects))
-    }
-}
-
-/// True if an object can't be had here for good, or until somebody mends it. A place of packs that does not answer, or refuses, is another thing.
-fn is_lost(error: &VaultError) -> bool {
-    !matches!(
-        error,
-        VaultError::Packs(
-            ByteStoreError::Unreachable { .. }
-                | ByteStoreError::Denied { .. }
-                | ByteStoreError::Missing { .. }
-        )
-    )
-}
-
-/// Objects as the bytes of a pack, which are never in memory beside them.
-struct PartsReader<'a, Parts> {
-    parts: Parts,
-    left: &'a [u8],
-}
-
-impl<'a, Parts: Iterator<Item = &'a [u8]>> Read for PartsReader<'a, Parts> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut done = 0;
-        while done < buffer.len() {
-            if self.left.is_empty() {
-                match self.parts.next() {
-                    Some(part) => self.left = part,
-                    None => break,
-                }
-            }
-            done += self.left.read(&mut buffer[done..])?;
-        }
-        Ok(done)
+        Some(PackRun { bytes: Arc::clone(&self.bytes), pack, range: first.at..end, lens })
     }
 }
 

@@ -247,18 +247,15 @@ impl VaultTalk {
         }
         let folder = Arc::clone(&self.folder);
         let committed = self.in_turn(move |open, _| {
-            open.change(|vault| match vault.commit(&proposal, folder.identity(), folder.now()) {
-                Ok(certificate) => Ok(ServerMessage::Committed(certificate)),
+            let conflict = match open.commit(&proposal, folder.identity(), folder.now()) {
+                Ok(certificate) => return Ok(ServerMessage::Committed(certificate)),
                 // The head may have moved since the proposal was looked at.
-                Err(VaultError::Update(UpdateError::Conflict(conflict))) => {
-                    Ok(ServerMessage::Conflict(conflict, vault.head().cloned().map(Box::new)))
-                }
+                Err(VaultError::Update(UpdateError::Conflict(conflict))) => conflict,
                 // Blocks that were here then may be collected since: they are sent when it is offered again.
-                Err(VaultError::Block(_)) => {
-                    Ok(ServerMessage::Conflict(Conflict::Moved, vault.head().cloned().map(Box::new)))
-                }
-                Err(error) => Err(error),
-            })
+                Err(VaultError::Block(_)) => Conflict::Moved,
+                Err(error) => return Err(error),
+            };
+            open.read(|vault| Ok(ServerMessage::Conflict(conflict, vault.head().cloned().map(Box::new))))
         });
         match committed.await {
             Ok(message) => self.say(message).await,
@@ -307,10 +304,7 @@ impl VaultTalk {
         while !left.is_empty() {
             let asked = left;
             let read = self.with_vault(move |open, peer| {
-                let found = open.read(|vault| {
-                    vault.check_reader(&peer)?;
-                    read_some(vault, &asked)
-                })?;
+                let found = read_some(open, &peer, &asked)?;
                 let rest = asked[found.len()..].to_vec();
                 Ok((found, rest))
             });
@@ -401,10 +395,10 @@ fn told_of(vault: &Vault, question: &ServerOrder) -> Result<ServerMessage, Vault
 }
 
 /// Answers to the first of these questions for objects, some megabytes of them.
-fn read_some(vault: &Vault, asked: &[Digest]) -> Result<Vec<ServerMessage>, VaultError> {
+fn read_some(open: &OpenVault, peer: &NodeId, asked: &[Digest]) -> Result<Vec<ServerMessage>, VaultError> {
     let (mut found, mut len) = (Vec::with_capacity(asked.len()), 0);
     while len < SENT_AT_ONCE && found.len() < asked.len() {
-        for object in vault.some_objects(&asked[found.len()..])? {
+        for object in open.some_objects(peer, &asked[found.len()..])? {
             len += object.as_ref().map_or(0, Bytes::len);
             found.push(object.map_or(ServerMessage::Missing(asked[found.len()]), ServerMessage::Object));
         }

@@ -38,12 +38,14 @@ situations![
     a_small_put_of_which_any_byte_is_changed_is_not_committed,
     a_head_that_is_told_as_a_difference_and_bent_is_named,
     an_update_that_is_replayed_is_a_conflict,
+    updates_that_are_told_wrongly_bring_nothing_wrong,
     paths_that_prove_nothing_commit_nothing,
     success_that_is_claimed_without_storing_is_named,
     a_poisoned_tree_is_named_and_older_versions_stay,
     a_stale_machine_takes_back_no_names_and_modes,
     of_two_machines_that_put_one_name_at_once_one_wins,
     a_full_disk_here_is_named_and_loses_nothing,
+    a_full_disk_of_the_server_is_named_and_loses_nothing,
 ];
 
 /// Bytes of the two files.
@@ -477,6 +479,53 @@ fn an_update_that_is_replayed_is_a_conflict() {
     it.assert_whole();
 }
 
+/// Updates of versions 2 and 4, as a machine asks for them that has the tree of version 1 and would have the nodes of newer ones.
+fn updates_that_are_told_wrongly_bring_nothing_wrong() {
+    let it = Deceived::new();
+    let newest = [&bytes(2, LENGTH)[..], b"some words more"].concat();
+    fs::write(it.one.path("notes"), &newest).unwrap();
+    put(&it.one, "notes");
+    let update = |number| it.runtime.block_on(async { it.connected().await.update(number).await.unwrap() });
+    let truths = [2, 3, 4].map(update);
+    assert!(truths[2].len() < 4096, "it comes with its blocks");
+    let update = |packed: Bytes| raw(ServerMessage::Update(packed).to_frames());
+    let changed = |packed: &Bytes, at: usize| {
+        let mut packed = packed.to_vec();
+        packed[at] ^= 1;
+        update(packed.into())
+    };
+    for target in [0, 2] {
+        let truth = &truths[target];
+        let lies = [
+            raw(ServerMessage::Refused(VaultRefusal::NoVersion, "it is gone".into()).to_frames()),
+            cut(update(truth.clone())),
+            update(truths[1].clone()),
+            update(truths[2 - target].clone()),
+            changed(truth, 10),
+            changed(truth, truth.len() / 2),
+            changed(truth, truth.len() - 1),
+        ];
+        for (number, lie) in lies.into_iter().enumerate() {
+            it.liar.lie(Honest);
+            it.forget();
+            it.assert_older_is_there("the nodes of version 1");
+            fs::write(state(&it.two, &it.id).join("head"), &it.seen).unwrap();
+            let has_lied = Arc::new(AtomicBool::new(false));
+            let (lied, truth) = (Arc::clone(&has_lied), truth.clone());
+            it.liar.lie(Instead(move |message: &ServerMessage| {
+                let is_it = matches!(message, ServerMessage::Update(packed) if *packed == truth);
+                lied.fetch_or(is_it, Ordering::SeqCst);
+                is_it.then(|| Some(lie.clone()))
+            }));
+            told(&it.two, &["get", "notes", "-o", "x", "--overwrite"]);
+            let what = format!("lie {number} about update {target}");
+            assert!(has_lied.load(Ordering::SeqCst), "{what}");
+            assert!(fs::read(it.two.path("x")).unwrap() == newest, "{what}");
+        }
+    }
+    it.assert_whole();
+}
+
 fn a_small_put_of_which_any_byte_is_changed_is_not_committed() {
     let it = Deceived::new();
     it.deceive_one();
@@ -646,22 +695,26 @@ fn poisons() -> Vec<(&'static [&'static str], FileRoot, PoisonNodes)> {
         let root = make(&mut nodes);
         poisons.push((words, root, nodes));
     };
-    poison(&["lies: ", "is 20"], &|nodes| {
+    poison(&["lies: its count is 20,"], &|nodes| {
         let leaf = nodes.leaf(20);
         root(length, 1, nodes.inner(1, 2, length / 2, leaf))
     });
-    poison(&["lies: ", "is 400"], &|nodes| {
+    poison(&["lies: its count is 400,"], &|nodes| {
         let leaf = nodes.leaf(20);
         root(length, 1, nodes.inner(1, 20, 20, leaf))
     });
-    poison(&["lies: ", "height"], &|nodes| {
+    poison(&["lies: its height is 1,"], &|nodes| {
         let leaf = nodes.leaf(20);
         let inner = nodes.inner(1, 20, length / 40, leaf);
         root(length, 1, nodes.inner(1, 2, length / 2, inner))
     });
-    poison(&["lies: ", "is 1"], &|nodes| {
-        let leaf = nodes.leaf(1);
+    poison(&["lies: its number of entries is 1,"], &|nodes| {
+        let leaf = nodes.add(&TreeNode::Leaf(vec![block(&[0; LENGTH as usize / 30], 1).0]));
         root(length, 1, nodes.inner(1, 30, length / 30, leaf))
+    });
+    poison(&["lies: its dead bytes is 0,"], &|nodes| {
+        let leaf = nodes.add(&TreeNode::Leaf(vec![block(&[0; LENGTH as usize / 30], 1).0; 30]));
+        FileRoot { dead: 7, ..root(length, 0, leaf) }
     });
     poison(&["names a content that is not there"], &|nodes| {
         let (mut top, mut count) = (nodes.leaf(33), 33);
@@ -776,4 +829,38 @@ fn a_full_disk_here_is_named_and_loses_nothing() {
     told(&one, &["get", "notes", "-o", "now"]);
     assert!(fs::read(one.path("now")).unwrap() == bytes(2, 8 << 20));
     assert_eq!(number(&told(&one, &["check", "--all"]), "faults"), 0);
+}
+
+fn a_full_disk_of_the_server_is_named_and_loses_nothing() {
+    let mut vaults = Vaults::new();
+    vaults.stop();
+    let folder = vaults.folder();
+    let disk = Mounted::tmpfs(&folder, "size=4m");
+    vaults.start();
+    let one = vaults.env.machine("one");
+    vaults.init(&one);
+    fs::write(one.path("notes"), bytes(1, LENGTH)).unwrap();
+    put(&one, "notes");
+    // No room for packs, then none for a record.
+    fs::write(one.path("large"), bytes(2, 8 << 20)).unwrap();
+    assert_told(call(&one, &["put", "large"]), &["the server has no room"]);
+    let filler = folder.join("filler");
+    let _ = fs::write(&filler, vec![0; 4 << 20]);
+    fs::write(one.path("notes"), bytes(3, LENGTH)).unwrap();
+    assert_told(call(&one, &["put", "notes"]), &["the server has no room"]);
+    told(&one, &["get", "notes", "-o", "before"]);
+    assert!(fs::read(one.path("before")).unwrap() == bytes(1, LENGTH));
+    // What was refused is not there after a start, either.
+    vaults.stop();
+    fs::remove_file(filler).unwrap();
+    disk.remount("size=64m");
+    vaults.start();
+    assert_eq!(call(&one, &["log"]).with(0).text().lines().count(), 2);
+    for (name, seed, length) in [("notes", 3, LENGTH), ("large", 2, 8 << 20)] {
+        put(&one, name);
+        told(&one, &["get", name, "-o", "now", "--overwrite"]);
+        assert!(fs::read(one.path("now")).unwrap() == bytes(seed, length), "{name}");
+    }
+    assert_eq!(number(&told(&one, &["check", "--all"]), "faults"), 0);
+    vaults.stop();
 }

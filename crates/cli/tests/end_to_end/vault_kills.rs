@@ -3,7 +3,7 @@
 //!
 //! `TOW_VAULT_KILLS=all` kills at every one; else at some that lie evenly between the first and the last.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ situations![
 ];
 
 /// Calls of the system that change what lies on the disk, all by the thread that puts.
-const WRITES: &str = "pwrite64,fsync,fdatasync,rename,ftruncate";
+const WRITES: &str = "write,pwrite64,fsync,fdatasync,rename,ftruncate";
 /// Points that are tried if not all are.
 const SOME: usize = 6;
 /// A kind of message that nobody knows, so it is passed over.
@@ -82,6 +82,33 @@ impl Mortal {
     }
 }
 
+/// A call that changes what a machine keeps of a vault.
+#[derive(Debug)]
+struct WritePoint {
+    call: String,
+    path: String,
+    /// How many calls of its name there were up to it: about its path, and by its thread.
+    counts: [usize; 2],
+}
+
+impl WritePoint {
+    /// Words by which strace kills there.
+    fn words(&self) -> Vec<String> {
+        let Self { call, path, counts: [of_path, of_thread] } = self;
+        let kill = |count| ["-e".to_owned(), format!("inject={call}:signal=KILL:when={count}")];
+        // The file of a put's blocks has another name each time.
+        match path.contains("uncommitted-blocks") {
+            true => kill(of_thread).into(),
+            false => [&["-P".to_owned(), path.clone()][..], &kill(of_path)].concat(),
+        }
+    }
+
+    /// It is about the head that was seen last: what rollbacks are known by.
+    fn is_head(&self) -> bool {
+        self.path.contains("/head")
+    }
+}
+
 /// Points of `all` that are tried.
 fn chosen(all: usize) -> Vec<usize> {
     match std::env::var_os("TOW_VAULT_KILLS") {
@@ -90,14 +117,26 @@ fn chosen(all: usize) -> Vec<usize> {
     }
 }
 
-/// The calls of a trace in their order, each with how many of its kind there were up to it.
-fn numbered(trace: &str) -> Vec<(String, usize)> {
-    let mut counts = HashMap::<&str, usize>::new();
-    let names = trace.lines().filter_map(|line| line.split_once('(')?.0.split_whitespace().last());
-    let numbered = names.map(|name| {
-        let count = counts.entry(name).or_default();
+/// The calls of a trace that are about files of the vault `id`, in their order.
+fn numbered(trace: &str, id: &str) -> Vec<WritePoint> {
+    let mut counts = HashMap::<(String, &str), usize>::new();
+    let mut counted = |key: &str, call| {
+        let count = counts.entry((key.to_owned(), call)).or_default();
         *count += 1;
-        (name.to_owned(), *count)
+        *count
+    };
+    let numbered = trace.lines().filter_map(|line| {
+        let (head, words) = line.split_once('(')?;
+        let (thread, call) = head.split_once(char::is_whitespace)?;
+        let call = call.trim();
+        let of_thread = counted(thread, call);
+        // A file that is open, or else a name.
+        let path = match call {
+            "rename" => words.split('"').nth(1)?,
+            _ => words.split_once('<')?.1.split_once('>')?.0,
+        };
+        let counts = [counted(path, call), of_thread];
+        path.contains(id).then(|| WritePoint { call: call.to_owned(), path: path.to_owned(), counts })
     });
     numbered.collect()
 }
@@ -106,22 +145,23 @@ fn a_put_that_is_killed_at_each_of_its_writes_loses_nothing() {
     let strace = tool("strace").display().to_string();
     let mut mortal = Mortal::new();
     let log = mortal.vaults.env.dir().join("writes").display().to_string();
-    let traced = |more: &[&str]| -> Vec<String> {
+    let traced = |more: &[String]| -> Vec<String> {
         let trace = format!("trace={WRITES}");
-        let words = [&strace[..], "-f", "-qq", "-o", &log, "-e", &trace];
-        words.iter().chain(more).chain(&[TOW]).map(ToString::to_string).collect()
+        let words = [&strace[..], "-f", "-y", "-qq", "-o", &log, "-e", &trace].map(ToOwned::to_owned);
+        [&words, more, &[TOW.to_owned()]].concat()
     };
     mortal.edit();
     mortal.call(&traced(&[])).end().with(0);
-    let writes = numbered(&fs::read_to_string(&log).unwrap());
-    assert!((15..200).contains(&writes.len()), "{writes:?}");
-    let (points, mut killed) = (chosen(writes.len()), 0);
+    let writes = numbered(&fs::read_to_string(&log).unwrap(), &mortal.id);
+    assert!((25..200).contains(&writes.len()), "{writes:?}");
+    let head = (1..=writes.len()).filter(|point| writes[point - 1].is_head());
+    let points: BTreeSet<usize> = chosen(writes.len()).into_iter().chain(head).collect();
+    let mut killed = 0;
     for point in &points {
-        let (call, count) = &writes[point - 1];
-        let program = traced(&["-e", &format!("inject={call}:signal=KILL:when={count}")]);
+        let program = traced(&writes[point - 1].words());
         mortal.dies(*point, |mortal| killed += usize::from(mortal.call(&program).end().is_killed()));
     }
-    // Not each put cuts the same number of blocks, so a point may be missing now and then.
+    // Writes about a put's own file are numbered with those that wake threads, so a point may be missing now and then.
     assert!(killed + 2 >= points.len(), "{killed} of {points:?}");
     assert!(mortal.is_whole());
 }

@@ -30,7 +30,7 @@ fn on_disk(folder: &Path) -> u64 {
 }
 
 /// A version in which the file has only its first run.
-fn shortened(writer: &TestWriter) -> SignedUpdate {
+pub(super) fn shortened(writer: &TestWriter) -> SignedUpdate {
     let root = writer.root.as_ref().unwrap();
     let file = root.file(&FILE).unwrap();
     let first = TupleWalk::new(&writer.nodes, 4, file, 0..1, 9).next().unwrap().unwrap().1;
@@ -39,7 +39,7 @@ fn shortened(writer: &TestWriter) -> SignedUpdate {
     writer.sign(update_of(root, writer.key.node(), FILE, replace, Vec::new()), kept, Vec::new())
 }
 
-fn statement(number: u64, last: u64) -> DropStatement {
+pub(super) fn statement(number: u64, last: u64) -> DropStatement {
     let (deleter, dropped) = (TestKey::new(50), vec![DroppedRange { first: 0, last }]);
     let statement =
         DropStatement { vault: VAULT, number, dropped, deleter: deleter.node(), signature: [0; 64] };
@@ -99,7 +99,7 @@ fn what_is_written_while_garbage_is_collected_stays() {
     let (server, folder) = (Identity::generate().unwrap(), tempfile::tempdir().unwrap());
     let (mut vault, mut writer) = (open(folder.path()), TestWriter::new(1));
     writer.members.deleter = Some(TestKey::new(50).node());
-    let lens: Vec<usize> = (0..600).map(|len| 100 + len).collect();
+    let lens: Vec<usize> = (0..2500).map(|len| 100 + len).collect();
     for is_first in [true, false] {
         let version = if is_first { writer.creation() } else { writer.insertion(0, &lens) };
         commit(&mut vault, &version, &server).unwrap();
@@ -108,9 +108,12 @@ fn what_is_written_while_garbage_is_collected_stays() {
     let large = writer.root.clone().unwrap();
     let all = TupleWalk::new(&writer.nodes, 4, large.file(&FILE).unwrap(), 0..u64::MAX, 9999);
     let all: Vec<_> = all.map(|run| run.unwrap().1).collect();
-    let short = shortened(&writer);
-    commit(&mut vault, &short, &server).unwrap();
-    writer.committed(short);
+    // The nodes of so many runs are looked at in several steps.
+    for is_first in [true, false] {
+        let version = if is_first { shortened(&writer) } else { writer.insertion(0, &[12; 1600]) };
+        commit(&mut vault, &version, &server).unwrap();
+        writer.committed(version);
+    }
     let content = content_of(&vault, &large);
     vault.drop_versions(statement(0, 1)).unwrap();
     let mut collection = crate::vault::Collection::begin(&vault).unwrap();
@@ -133,9 +136,12 @@ fn what_is_written_while_garbage_is_collected_stays() {
         if is_done {
             break;
         }
+        collection.write_pack().unwrap();
     }
+    assert!(steps > 2, "versions came in the midst of it");
     vault.drop_versions(statement(1, 2)).unwrap();
-    let collected = collection.finish(&mut vault).unwrap();
+    let (collected, needless) = collection.put_in_place(&mut vault).unwrap();
+    needless.delete();
     assert!(collected.after < collected.before / 4, "{collected:?} after {steps} steps");
     for round in 0..3 {
         for (root, content) in &written {

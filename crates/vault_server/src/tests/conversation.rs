@@ -26,9 +26,9 @@ use crate::folder::{VaultFolder, VaultRules};
 use crate::server::VaultServer;
 use crate::vault::VaultLimits;
 
-struct Place {
+pub(super) struct Place {
     server: Arc<VaultServer>,
-    vaults: Arc<VaultFolder>,
+    pub(super) vaults: Arc<VaultFolder>,
     node: NodeId,
     token: CancellationToken,
     folder: tempfile::TempDir,
@@ -57,7 +57,7 @@ impl Place {
         Self::on(folder, packs, Identity::generate().unwrap(), rules)
     }
 
-    fn on(
+    pub(super) fn on(
         folder: tempfile::TempDir,
         packs: Arc<dyn ByteStore>,
         identity: Identity,
@@ -82,12 +82,16 @@ impl Place {
         VaultConnection::over(far, client, (VAULT, None)).await
     }
 
-    async fn connected(&self, writer: &TestWriter) -> (VaultConnection, Option<CommittedVersion>) {
+    pub(super) async fn connected(&self, writer: &TestWriter) -> (VaultConnection, Option<CommittedVersion>) {
         self.connect(writer.key.node()).await.unwrap()
     }
 }
 
-async fn commit(connection: &mut VaultConnection, version: &SignedUpdate, pushes: bool) -> CommitAnswer {
+pub(super) async fn commit(
+    connection: &mut VaultConnection,
+    version: &SignedUpdate,
+    pushes: bool,
+) -> CommitAnswer {
     let give = &mut |hash: &Digest| version.give(hash);
     connection.commit(version.update.clone(), version.signed(), pushes, give).await.unwrap()
 }
@@ -118,7 +122,7 @@ async fn begun(place: &Place) -> (TestWriter, VaultConnection) {
     (writer, connection)
 }
 
-async fn object(connection: &mut VaultConnection, hash: Digest) -> Option<Bytes> {
+pub(super) async fn object(connection: &mut VaultConnection, hash: Digest) -> Option<Bytes> {
     let mut found = None;
     connection.get(&[hash], |_, object| found = object).await.unwrap();
     found

@@ -1,5 +1,6 @@
 //! The server against crashes, clients that race, and clients that lie.
 
+mod beside;
 mod collecting;
 mod conversation;
 mod crash;

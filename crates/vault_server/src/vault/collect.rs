@@ -6,8 +6,8 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use towpath_byte_store::ByteName;
 use towpath_vault_format::{Canonical, Digest, DroppedRange, TreeNode, VaultRoot};
 use towpath_vault_protocol::VaultUsage;
 
@@ -15,10 +15,13 @@ use super::Vault;
 use crate::changes::NodeChange;
 use crate::error::{VaultError, damaged};
 use crate::log::RecordLog;
+use crate::packs::{NeedlessPacks, PackRest};
 use crate::record::{LogRecord, PackList};
 
 /// Nodes and versions of one step.
 const AT_ONCE: usize = 256;
+/// Longest time of a step that reads nodes of a slow place: who wants to change the vault waits for it, and others for them.
+const STEP: Duration = Duration::from_millis(50);
 /// Bytes of objects in one record, and of records in one step.
 const RECORD: usize = 4 << 20;
 
@@ -49,8 +52,15 @@ pub struct Collection {
     gone: Vec<bool>,
     before: u64,
     next: RecordLog,
+    /// Bytes of the old log at the beginning. What its versions need was surveyed; of later ones nobody knows it yet, so their records stay
+    /// as they are.
+    end: u64,
     /// Bytes of the old log whose records were looked at.
     copied: u64,
+    /// What stays of a pack of which most goes. It is written between two steps.
+    rest: Option<PackRest>,
+    /// The same, once it is written.
+    written: Option<PackList>,
 }
 
 impl Survey {
@@ -65,7 +75,11 @@ impl Survey {
 
     /// Looks at some more; true: at all. Nothing may be collected between two steps.
     pub fn step(&mut self, vault: &Vault) -> Result<bool, VaultError> {
-        for _ in 0..AT_ONCE {
+        let began = Instant::now();
+        for done in 0..AT_ONCE {
+            if done > 0 && began.elapsed() > STEP {
+                break;
+            }
             if let Some(name) = self.nodes.pop() {
                 self.look_at(vault, name)?;
             } else if let Some(number) = self.versions.pop() {
@@ -108,8 +122,12 @@ impl Vault {
     /// Gives back the space of versions that were dropped. Blocks whose version is under way may go, too: they are sent again.
     pub fn collect(&mut self) -> Result<CollectedBytes, VaultError> {
         let mut collection = Collection::begin(self)?;
-        while !collection.step(self)? {}
-        collection.finish(self)
+        while !collection.step(self)? {
+            collection.write_pack()?;
+        }
+        let (collected, needless) = collection.put_in_place(self)?;
+        needless.delete();
+        Ok(collected)
     }
 
     fn size(&self) -> u64 {
@@ -123,20 +141,35 @@ impl Collection {
     pub fn begin(vault: &Vault) -> Result<Self, VaultError> {
         let gone = vault.versions.iter().map(|version| version.is_gone).collect();
         let (survey, next) = (Survey::of(vault, &[]), vault.log.fresh()?);
-        Ok(Self { survey, gone, before: vault.size(), next, copied: 0 })
+        let (before, end) = (vault.size(), vault.log.len());
+        Ok(Self { survey, gone, before, next, end, copied: 0, rest: None, written: None })
     }
 
-    /// Goes on; true: what was there has been looked at and copied. Then [`Self::finish`].
+    /// Writes the pack that the last step wanted, if it did. The vault is not needed for it.
+    pub fn write_pack(&mut self) -> Result<(), VaultError> {
+        if let Some(rest) = self.rest.take() {
+            self.written = Some(rest.write()?);
+        }
+        Ok(())
+    }
+
+    /// Goes on; true: what was there has been looked at and copied. Then [`Self::put_in_place`], and else [`Self::write_pack`].
     pub fn step(&mut self, vault: &Vault) -> Result<bool, VaultError> {
         if !self.survey.step(vault)? {
             return Ok(false);
         }
         let mut len = 0;
         while len < RECORD {
-            let Some((at, record)) = vault.log.record_behind(self.copied)? else { return Ok(true) };
+            let found = vault.log.record_behind(self.copied)?.filter(|(at, _)| *at < self.end);
+            let Some((at, record)) = found else { return Ok(true) };
+            let behind = at + record.len() as u64;
             len += record.len();
-            self.copied = at + record.len() as u64;
             let record = LogRecord::from_bytes(&record).map_err(|why| damaged(at, &why))?;
+            self.rest = self.rest_of(vault, &record).filter(|_| self.written.is_none());
+            if self.rest.is_some() {
+                return Ok(false);
+            }
+            self.copied = behind;
             for kept in self.kept(vault, record)? {
                 self.next.add(&kept.to_bytes())?;
             }
@@ -144,8 +177,12 @@ impl Collection {
         Ok(false)
     }
 
-    /// Adds what came meanwhile, and puts the new log in the place of the old one. Nothing else is done with the vault meanwhile.
-    pub fn finish(mut self, vault: &mut Vault) -> Result<CollectedBytes, VaultError> {
+    /// Adds what came meanwhile, and puts the new log in the place of the old one. Nothing else is done with the vault meanwhile, and
+    /// nothing is written before the packs that nobody needs any more are deleted.
+    pub(crate) fn put_in_place(
+        mut self,
+        vault: &mut Vault,
+    ) -> Result<(CollectedBytes, NeedlessPacks), VaultError> {
         self.copy_late(vault)?;
         // From here on the old log may be none any more. If the new one can't be put there or read, nothing more is taken.
         vault.log.stop();
@@ -154,8 +191,9 @@ impl Collection {
         let again = Vault::open(medium, Arc::clone(vault.objects.bytes()), vault.limits)?;
         let staged = std::mem::take(&mut vault.staged);
         *vault = Vault { staged, ..again };
-        delete_packs(vault, old.difference(&vault.packs()));
-        Ok(CollectedBytes { before: self.before, after: vault.size() })
+        let packs = old.difference(&vault.packs()).copied().collect();
+        let needless = NeedlessPacks { bytes: Arc::clone(vault.objects.bytes()), packs };
+        Ok((CollectedBytes { before: self.before, after: vault.size() }, needless))
     }
 
     /// Records behind those that were looked at stay as they are. What their versions need of older ones that were not copied comes
@@ -194,15 +232,17 @@ impl Collection {
     }
 
     /// What stays of a record.
-    fn kept(&self, vault: &Vault, record: LogRecord) -> Result<Vec<LogRecord>, VaultError> {
+    fn kept(&mut self, vault: &Vault, record: LogRecord) -> Result<Vec<LogRecord>, VaultError> {
+        let written = self.written.take();
+        let kept_pack = |pack| self.kept_pack(pack, written);
         let living = |objects: Vec<Vec<u8>>| -> Vec<Vec<u8>> {
             objects.into_iter().filter(|object| self.survey.live.contains(&Digest::of(object))).collect()
         };
         Ok(match record {
-            LogRecord::Pack(pack) => self.kept_pack(vault, pack)?.map(LogRecord::Pack).into_iter().collect(),
+            LogRecord::Pack(pack) => kept_pack(pack).map(LogRecord::Pack).into_iter().collect(),
             LogRecord::Objects(objects) => some_objects(living(objects)).into_iter().collect(),
             LogRecord::Version { version, update, pack, changes, objects } => {
-                let pack = pack.map(|pack| self.kept_pack(vault, pack)).transpose()?.flatten();
+                let pack = pack.and_then(kept_pack);
                 let is_gone = self.gone.get(version.signed.root.number as usize) == Some(&true);
                 let (changes, made) = self.kept_changes(vault, changes, is_gone)?;
                 let mut objects = living(objects);
@@ -242,23 +282,27 @@ impl Collection {
         Ok((kept, whole))
     }
 
-    /// A pack that is half alive stays; of one that is less the rest is written anew.
-    fn kept_pack(&self, vault: &Vault, pack: PackList) -> Result<Option<PackList>, VaultError> {
-        let len = |objects: &[(Digest, u32)]| objects.iter().map(|(_, len)| u64::from(*len)).sum::<u64>();
-        let is_live = |(hash, _): &&(Digest, u32)| self.survey.live.contains(hash);
-        let living: Vec<_> = pack.objects.iter().filter(is_live).copied().collect();
-        if living.is_empty() {
-            return Ok(None);
-        }
-        if 2 * len(&living) >= len(&pack.objects) {
-            return Ok(Some(pack));
-        }
-        let read = |(hash, _): &(Digest, u32)| {
-            let object = vault.object(hash)?.ok_or(VaultError::Lost(*hash))?;
-            Ok((*hash, object))
+    /// What stays of a record's pack, if that is less than half of it and something.
+    fn rest_of(&self, vault: &Vault, record: &LogRecord) -> Option<PackRest> {
+        let (LogRecord::Pack(pack) | LogRecord::Version { pack: Some(pack), .. }) = record else {
+            return None;
         };
-        let objects: Vec<_> = living.iter().map(read).collect::<Result<_, VaultError>>()?;
-        vault.objects.write_pack(&objects).map(Some)
+        let is_live = |name: &Digest| self.survey.live.contains(name);
+        let (living, all) = self.living(pack);
+        (living > 0 && 2 * living < all).then(|| PackRest::of(vault.objects.bytes(), pack, is_live))
+    }
+
+    /// A pack that is half alive stays; in the place of one that is less comes its rest, which is `written`.
+    fn kept_pack(&self, pack: PackList, written: Option<PackList>) -> Option<PackList> {
+        let (living, all) = self.living(&pack);
+        if 2 * living >= all && living > 0 { Some(pack) } else { written }
+    }
+
+    /// Bytes of a pack that versions need, and of all of it.
+    fn living(&self, pack: &PackList) -> (u64, u64) {
+        let all = pack.objects.iter().map(|(_, len)| u64::from(*len)).sum();
+        let living = pack.objects.iter().filter(|(name, _)| self.survey.live.contains(name));
+        (living.map(|(_, len)| u64::from(*len)).sum(), all)
     }
 }
 
@@ -279,15 +323,6 @@ fn names_in(record: &LogRecord) -> Vec<Digest> {
     };
     let packed = pack.into_iter().flat_map(|pack| &pack.objects).map(|(name, _)| *name);
     packed.chain(objects.iter().map(|object| Digest::of(object))).collect()
-}
-
-/// What can't be deleted costs space and nothing else.
-fn delete_packs<'a>(vault: &Vault, packs: impl Iterator<Item = &'a Digest>) {
-    for pack in packs {
-        if let Err(error) = vault.objects.bytes().delete(&ByteName(pack.0)) {
-            tracing::warn!(%error, "a pack can't be deleted");
-        }
-    }
 }
 
 fn some_objects(objects: Vec<Vec<u8>>) -> Option<LogRecord> {

@@ -26,7 +26,8 @@ use crate::changes::{NodeChange, changes_of};
 use crate::error::{VaultError, damaged};
 use crate::log::{LogMedium, RecordLog};
 use crate::objects::VaultObjects;
-use crate::record::{LogRecord, object_offsets};
+use crate::packs::{NewPack, PackRun};
+use crate::record::{LogRecord, PackList, object_offsets};
 
 use staged::StagedBlocks;
 
@@ -78,6 +79,25 @@ struct NextVersion {
     root: towpath_vault_format::VaultRoot,
     nodes: Vec<NewNode>,
     paths: Vec<Bytes>,
+}
+
+/// A version that is proved, and waits for its pack and for its record in the log.
+#[derive(Debug)]
+pub(crate) struct PreparedVersion {
+    version: CommittedVersion,
+    update: Update,
+    members: Members,
+    changes: Vec<NodeChange>,
+    pack: Option<NewPack>,
+    /// Objects that lie in the record.
+    inline: Vec<Vec<u8>>,
+}
+
+impl PreparedVersion {
+    /// Writes its pack, durably; `None`: its objects are few.
+    pub(crate) fn write_pack(&self) -> Result<Option<PackList>, VaultError> {
+        self.pack.as_ref().map(NewPack::write).transpose()
+    }
 }
 
 /// Nodes of the vault.
@@ -137,6 +157,11 @@ impl Vault {
     /// A node, a block or a record; `None`: it is not here. Blocks whose version is not committed are not told.
     pub fn object(&self, hash: &Digest) -> Result<Option<Vec<u8>>, VaultError> {
         self.objects.read(&self.log, hash)
+    }
+
+    /// The first of these objects, if they lie in a pack: it is read without the vault.
+    pub(crate) fn packed_run(&self, names: &[Digest]) -> Option<PackRun> {
+        self.objects.run(names)
     }
 
     /// The first of these objects: some bytes of them, or one. What lies together is read at once.
@@ -217,7 +242,7 @@ impl Vault {
     /// What follows from an update. All blocks that it names are here or in it.
     fn next_version(&self, update: &Update) -> Result<NextVersion, VaultError> {
         self.check_blocks(update)?;
-        self.check_room(update)?;
+        check_room(self, update)?;
         let nodes = VaultNodes(self);
         let recorder = NodeRecorder::new(&nodes);
         let base = self.head.as_ref().map(|(version, members)| (&version.signed.root, members));
@@ -243,16 +268,6 @@ impl Vault {
         }
     }
 
-    fn check_room(&self, update: &Update) -> Result<(), VaultError> {
-        let limit = self.limits.bytes;
-        let lacking = update.blocks.iter().filter(|block| self.objects.len_of(&block.hash).is_none());
-        let more: u64 = lacking.map(|block| u64::from(block.stored)).sum();
-        match self.objects.stored().saturating_add(more) > limit {
-            true => Err(VaultError::Quota { limit }),
-            false => Ok(()),
-        }
-    }
-
     /// Places of the update's blocks that are not here.
     fn lacking(&self, update: &Update) -> Vec<u32> {
         let is_lacking = |hash| self.objects.len_of(hash).is_none() && !self.staged.has(hash);
@@ -260,8 +275,16 @@ impl Vault {
         blocks.filter(|(_, block)| is_lacking(&block.hash)).map(|(place, _)| place as u32).collect()
     }
 
-    /// Keeps a block whose version is under way.
+    /// Keeps a block whose version is under way. When so many wait that they are to be a pack, this writes it.
     pub fn keep(&mut self, hash: Digest, block: Bytes) -> Result<(), VaultError> {
+        // The last time it failed: else memory grows while the disk is full.
+        flush_long_staged(self)?;
+        self.stage(hash, block)?;
+        flush_long_staged(self)
+    }
+
+    /// The same, of which [`Self::staged_pack`] is to be written.
+    pub(crate) fn stage(&mut self, hash: Digest, block: Bytes) -> Result<(), VaultError> {
         if self.objects.len_of(&hash).is_some() {
             return Ok(());
         }
@@ -269,19 +292,18 @@ impl Vault {
         if (self.staged.len() + block.len()) as u64 > room {
             return Err(VaultError::Quota { limit: self.limits.bytes });
         }
-        // The last time it failed: else memory grows while the disk is full.
-        self.flush_long_staged()?;
         self.staged.add(hash, block);
-        self.flush_long_staged()
+        Ok(())
     }
 
-    fn flush_long_staged(&mut self) -> Result<(), VaultError> {
-        if self.staged.len() >= STAGED { self.flush_staged() } else { Ok(()) }
-    }
-
-    /// Keeps a block of `node` that came before its version, if it may write. All that no version has yet take half of the room at most:
-    /// else a version that is refused for its length leaves no room for a shorter one.
-    pub fn keep_early(&mut self, node: &NodeId, hash: Digest, block: Bytes) -> Result<(), VaultError> {
+    /// The same for a block of `node` that came before its version, if it may write. All that no version has yet take half of the room at
+    /// most: else a version that is refused for its length leaves no room for a shorter one.
+    pub(crate) fn stage_early(
+        &mut self,
+        node: &NodeId,
+        hash: Digest,
+        block: Bytes,
+    ) -> Result<(), VaultError> {
         let may_write = self.head.as_ref().is_some_and(|(_, members)| members.may_write(node));
         let is_here = self.objects.len_of(&hash).is_some() || self.staged.has(&hash);
         let taken = self.objects.stored() + self.staged.len() as u64;
@@ -290,16 +312,20 @@ impl Vault {
         if !may_write || is_here || early > room / 2 {
             return Ok(());
         }
-        self.keep(hash, block)?;
+        self.stage(hash, block)?;
         self.early = early;
         Ok(())
     }
 
-    /// Writes blocks that wait as a pack. They are here from then on, though no version names them.
-    fn flush_staged(&mut self) -> Result<(), VaultError> {
-        let pack = self.objects.write_pack(&self.staged.in_order())?;
+    /// The pack of the blocks that wait, if they are so many that they are to be one.
+    pub(crate) fn staged_pack(&self) -> Option<NewPack> {
+        (self.staged.len() >= STAGED).then(|| self.objects.new_pack(self.staged.in_order()))
+    }
+
+    /// The blocks that wait are in this pack. They are here from then on, though no version names them.
+    pub(crate) fn add_staged_pack(&mut self, pack: &PackList) -> Result<(), VaultError> {
         self.log.append(&LogRecord::Pack(pack.clone()).to_bytes())?;
-        self.objects.add_pack(&pack);
+        self.objects.add_pack(pack);
         self.staged = StagedBlocks::default();
         Ok(())
     }
@@ -311,6 +337,18 @@ impl Vault {
         identity: &Identity,
         time: u64,
     ) -> Result<Certificate, VaultError> {
+        let next = self.prepared(proposal, identity, time)?;
+        let pack = next.write_pack()?;
+        self.add(next, pack)
+    }
+
+    /// What there is to commit of a proposal whose blocks are here. Until it is added the vault must not change.
+    pub(crate) fn prepared(
+        &self,
+        proposal: &Proposal,
+        identity: &Identity,
+        time: u64,
+    ) -> Result<PreparedVersion, VaultError> {
         let update = &proposal.update;
         // The head may have moved since the proposal was looked at, and what the update names may have been collected.
         if let Some(conflict) = conflict_with(self, update) {
@@ -326,91 +364,50 @@ impl Vault {
         if let Some(place) = self.lacking(update).first() {
             return Err(VaultError::Block(update.blocks[*place as usize].hash));
         }
-        let certificate = self.certify(&signed, identity, time);
+        let certificate = certify(self, &signed, identity, time);
         let version = CommittedVersion { signed, certificate };
         let members = match &update.members {
             Some(signed) => signed.members.clone(),
             None => self.head.as_ref().map(|(_, members)| members.clone()).ok_or(VaultError::Signature)?,
         };
-        self.write(version, update, (next.nodes, next.paths), members)?;
-        Ok(certificate)
-    }
-
-    fn certify(&self, signed: &SignedRoot, identity: &Identity, time: u64) -> Certificate {
-        let previous = self.head().map_or(Digest::NONE, |head| head.certificate.digest());
-        let certificate = Certificate {
-            vault: signed.root.vault,
-            number: signed.root.number,
-            root: signed.root.digest(),
-            previous,
-            update: signed.update,
-            time,
-            server: identity.node_id(),
-            signature: [0; 64],
-        };
-        certificate.sign(|message| identity.sign(message))
-    }
-
-    fn write(
-        &mut self,
-        version: CommittedVersion,
-        update: &Update,
-        (nodes, paths): (Vec<NewNode>, Vec<Bytes>),
-        members: Members,
-    ) -> Result<(), VaultError> {
-        let (changes, nodes) = self.changes(update, nodes, &paths);
-        let objects = self.new_objects(update, nodes);
+        let (changes, nodes) = changes(self, update, next.nodes, &next.paths);
+        let objects = new_objects(self, update, nodes);
         let len: usize = objects.iter().map(|(_, object)| object.len()).sum();
         let (pack, inline) = match len <= INLINE {
-            true => (None, objects),
-            false => (Some(self.objects.write_pack(&objects)?), Vec::new()),
+            true => (None, objects.into_iter().map(|(_, object)| object.to_vec()).collect()),
+            false => (Some(self.objects.new_pack(objects)), Vec::new()),
         };
+        Ok(PreparedVersion { version, update: update.clone(), members, changes, pack, inline })
+    }
+
+    /// Adds a version whose pack is durable, if it has one.
+    pub(crate) fn add(
+        &mut self,
+        next: PreparedVersion,
+        pack: Option<PackList>,
+    ) -> Result<Certificate, VaultError> {
+        let PreparedVersion { version, update, members, changes, inline, .. } = next;
         let record = LogRecord::Version {
             version: Box::new(version.clone()),
-            update: Box::new(update.clone()),
-            pack: pack.clone(),
+            update: Box::new(update),
+            pack,
             changes,
-            objects: inline.into_iter().map(|(_, object)| object).collect(),
+            objects: inline,
         };
         let bytes = record.to_bytes();
         let at = self.log.append(&bytes)?;
-        if let LogRecord::Version { objects, changes, .. } = &record {
+        if let LogRecord::Version { update, pack, objects, changes, .. } = &record {
             add_logged(&mut self.objects, at, bytes.len(), objects);
             self.objects.add_changes((at, bytes.len()), changes);
+            pack.iter().for_each(|pack| self.objects.add_pack(pack));
+            update.blocks.iter().for_each(|block| self.staged.remove(&block.hash));
+            let len = update.blocks.iter().map(|block| u64::from(block.stored)).sum();
+            self.early = self.early.saturating_sub(len);
         }
-        pack.iter().for_each(|pack| self.objects.add_pack(pack));
-        update.blocks.iter().for_each(|block| self.staged.remove(&block.hash));
-        let len = update.blocks.iter().map(|block| u64::from(block.stored)).sum();
-        self.early = self.early.saturating_sub(len);
+        let certificate = version.certificate;
         self.versions.push(VersionPlace { line: line(&version), at, len: bytes.len(), is_gone: false });
         self.head = Some((version, members));
-        Ok(())
-    }
-
-    /// New nodes as patches on those of the paths, and the others.
-    fn changes(
-        &self,
-        update: &Update,
-        nodes: Vec<NewNode>,
-        paths: &[Bytes],
-    ) -> (Vec<NodeChange>, Vec<NewNode>) {
-        let mut seen = HashSet::new();
-        let is_new = |node: &NewNode| self.objects.len_of(&node.name).is_none() && seen.insert(node.name);
-        let new = nodes.into_iter().filter(is_new).collect();
-        changes_of(new, paths, &update.to_bytes(), |name| self.objects.depth_of(name))
-    }
-
-    /// Objects of a version that are not here yet: nodes, records, blocks that wait.
-    fn new_objects(&self, update: &Update, nodes: Vec<NewNode>) -> Vec<(Digest, Vec<u8>)> {
-        let members = update.members.as_ref().map(Canonical::to_bytes);
-        let records = members.into_iter().chain(update.keys.clone());
-        let records = records.map(|record| (Digest::of(&record), record));
-        let nodes = nodes.into_iter().map(|node| (node.name, node.bytes));
-        let staged = |hash: &Digest| self.staged.get(hash).map(|block| (*hash, block.to_vec()));
-        let blocks = update.blocks.iter().filter_map(|block| staged(&block.hash));
-        let mut seen = HashSet::new();
-        let all = records.chain(nodes).chain(blocks);
-        all.filter(|(hash, _)| self.objects.len_of(hash).is_none() && seen.insert(*hash)).collect()
+        Ok(certificate)
     }
 
     /// Keeps the word by which versions may go.
@@ -497,6 +494,64 @@ fn conflict_with(vault: &Vault, update: &Update) -> Option<Conflict> {
     let older = update.base.filter(|base| head.is_some_and(|head| head.number != base.number));
     let base = older.and_then(|base| vault.root(base.number).ok());
     conflict(update, head, base.as_ref().map(|base| &base.signed.root))
+}
+
+/// The server's word on a version.
+fn certify(vault: &Vault, signed: &SignedRoot, identity: &Identity, time: u64) -> Certificate {
+    let previous = vault.head().map_or(Digest::NONE, |head| head.certificate.digest());
+    let certificate = Certificate {
+        vault: signed.root.vault,
+        number: signed.root.number,
+        root: signed.root.digest(),
+        previous,
+        update: signed.update,
+        time,
+        server: identity.node_id(),
+        signature: [0; 64],
+    };
+    certificate.sign(|message| identity.sign(message))
+}
+
+fn check_room(vault: &Vault, update: &Update) -> Result<(), VaultError> {
+    let limit = vault.limits.bytes;
+    let lacking = update.blocks.iter().filter(|block| vault.objects.len_of(&block.hash).is_none());
+    let more: u64 = lacking.map(|block| u64::from(block.stored)).sum();
+    match vault.objects.stored().saturating_add(more) > limit {
+        true => Err(VaultError::Quota { limit }),
+        false => Ok(()),
+    }
+}
+
+fn flush_long_staged(vault: &mut Vault) -> Result<(), VaultError> {
+    let Some(pack) = vault.staged_pack() else { return Ok(()) };
+    let pack = pack.write()?;
+    vault.add_staged_pack(&pack)
+}
+
+/// Objects of a version that are not here yet: nodes, records, blocks that wait.
+fn new_objects(vault: &Vault, update: &Update, nodes: Vec<NewNode>) -> Vec<(Digest, Bytes)> {
+    let members = update.members.as_ref().map(Canonical::to_bytes);
+    let records = members.into_iter().chain(update.keys.clone());
+    let records = records.map(|record| (Digest::of(&record), Bytes::from(record)));
+    let nodes = nodes.into_iter().map(|node| (node.name, Bytes::from(node.bytes)));
+    let staged = |hash: &Digest| vault.staged.get(hash).map(|block| (*hash, block));
+    let blocks = update.blocks.iter().filter_map(|block| staged(&block.hash));
+    let mut seen = HashSet::new();
+    let all = records.chain(nodes).chain(blocks);
+    all.filter(|(hash, _)| vault.objects.len_of(hash).is_none() && seen.insert(*hash)).collect()
+}
+
+/// New nodes as patches on those of the paths, and the others.
+fn changes(
+    vault: &Vault,
+    update: &Update,
+    nodes: Vec<NewNode>,
+    paths: &[Bytes],
+) -> (Vec<NodeChange>, Vec<NewNode>) {
+    let mut seen = HashSet::new();
+    let is_new = |node: &NewNode| vault.objects.len_of(&node.name).is_none() && seen.insert(node.name);
+    let new = nodes.into_iter().filter(is_new).collect();
+    changes_of(new, paths, &update.to_bytes(), |name| vault.objects.depth_of(name))
 }
 
 fn line(version: &CommittedVersion) -> VersionLine {
