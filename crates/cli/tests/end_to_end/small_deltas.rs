@@ -1,6 +1,7 @@
 //! A changed file of some hundred KiB to some MiB costs a get about what it costs a copy: little more than what differs.
 
 use std::fs;
+use std::time::{Duration, SystemTime};
 
 use towpath_content::{Hint, Ticket};
 
@@ -166,7 +167,11 @@ fn a_get_that_is_killed_in_a_step_of_a_delta_goes_on() {
     let mut all = 0;
     for moment in 0..=MOMENTS {
         let (world, is_update) = (placed(size, &["updated/file", "tree-1.0/file"]), moment % 2 == 1);
-        fs::write(world.there.sender.path("tree/file"), &new).unwrap();
+        let changed = world.there.sender.path("tree/file");
+        fs::write(&changed, &new).unwrap();
+        // It may be as old as the other version, by the clock of a file system, and has the same size.
+        let later = SystemTime::now() + Duration::from_secs(10);
+        fs::File::options().write(true).open(changed).unwrap().set_modified(later).unwrap();
         let mut share = world.there.sender.share("tree");
         let mut ticket: Ticket = share.ticket().parse().unwrap();
         let line = SlowLine::to(ticket.hints[0].rest(), 200_000, 200_000);
