@@ -153,7 +153,7 @@ impl Collection {
         Ok(())
     }
 
-    /// Goes on; true: what was there has been looked at and copied. Then [`Self::put_in_place`], and else [`Self::write_pack`].
+    /// Goes on; true: what was there has been looked at and copied. Then it is put in the place of the old one, and else [`Self::write_pack`] follows.
     pub fn step(&mut self, vault: &Vault) -> Result<bool, VaultError> {
         if !self.survey.step(vault)? {
             return Ok(false);
