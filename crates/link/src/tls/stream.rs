@@ -121,11 +121,9 @@ impl<Socket: RecordSocket> Receive for TlsReceiver<Socket> {
             let most = most.min(free.len());
             match ready!(self.socket.poll_read(cx, &mut free[..most]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-                count => {
-                    buffer.received(count);
-                    self.waking.has_read(count, Instant::now());
-                }
+                count => buffer.received(count),
             }
+            self.waking.has_read(Instant::now());
         }
     }
 

@@ -13,11 +13,6 @@ const PACKET: usize = 1200;
 /// Where reads follow each other as fast as this, a whole frame is waited for; else each record, for who listens wants to
 /// see that something comes.
 const SOON: Duration = Duration::from_millis(5);
-/// Where fewer bytes a second come, each packet wakes: that costs little there, and what is read in lumps makes the sender's BBR have more
-/// under way than such a line bears.
-const SLOW: f64 = 4e6;
-/// The rate is looked at so often.
-const LOOK: Duration = Duration::from_millis(20);
 /// What is around a record's content.
 const AROUND: usize = RECORD - CONTENT;
 
@@ -29,23 +24,12 @@ pub(super) struct Waking {
     soon: Duration,
     read_at: Instant,
     is_fast: bool,
-    /// Begin of this look at the rate, and what came since.
-    look: (Instant, usize),
-    is_slow: bool,
 }
 
 impl Waking {
     /// Every byte is worth it.
     pub(super) const fn new(now: Instant) -> Self {
-        Self {
-            bytes: 1,
-            most: MOST_WAITING,
-            soon: SOON,
-            read_at: now,
-            is_fast: false,
-            look: (now, 0),
-            is_slow: true,
-        }
+        Self { bytes: 1, most: MOST_WAITING, soon: SOON, read_at: now, is_fast: false }
     }
 
     /// So many bytes may be waited for at once from now on, where reads follow each other as fast as this.
@@ -53,15 +37,8 @@ impl Waking {
         (self.most, self.soon) = (most, soon);
     }
 
-    /// So many bytes were read at `now`.
-    pub(super) fn has_read(&mut self, bytes: usize, now: Instant) {
-        let (since, before) = self.look;
-        let (elapsed, all) = (now.saturating_duration_since(since), before + bytes);
-        self.look = (since, all);
-        if elapsed >= LOOK {
-            self.is_slow = (all as f64) < SLOW * elapsed.as_secs_f64();
-            self.look = (now, 0);
-        }
+    /// Something was read at `now`.
+    pub(super) fn has_read(&mut self, now: Instant) {
         self.is_fast = now.saturating_duration_since(self.read_at) < self.soon;
         self.read_at = now;
     }
@@ -69,10 +46,7 @@ impl Waking {
     /// Bytes worth waking for where `least` bytes of content are wanted, of whose records `raw` has come; `None` if the
     /// socket knows that already.
     pub(super) fn at(&mut self, raw: &[u8], least: usize) -> Option<usize> {
-        let missing = match self.is_slow {
-            true => 1,
-            false => missing(raw, if self.is_fast { least } else { 1 }),
-        };
+        let missing = missing(raw, if self.is_fast { least } else { 1 });
         self.set(if missing > PACKET { missing.min(self.most) } else { 1 })
     }
 
@@ -126,36 +100,17 @@ mod tests {
     fn a_whole_frame_is_waited_for_only_while_bytes_come_fast() {
         let start = Instant::now();
         let mut waking = Waking::new(start);
-        waking.has_read(1 << 20, start + LOOK);
-        let start = start + LOOK;
         let (raw, frame) = (begun(CONTENT, 2000), 200_000);
         assert_eq!(waking.at(&raw, frame), Some(RECORD - 2000));
         assert_eq!(waking.at(&raw, frame), None, "the socket knows");
-        waking.has_read(RECORD, start + SOON);
+        waking.has_read(start + SOON);
         assert_eq!(waking.at(&raw, frame), None, "slow: each record");
-        waking.has_read(RECORD, start + SOON * 2 - Duration::from_nanos(1));
+        waking.has_read(start + SOON * 2 - Duration::from_nanos(1));
         assert_eq!(waking.at(&raw, frame), Some(MOST_WAITING), "fast: as much as its window allows");
         assert_eq!(waking.at(&raw, CONTENT), Some(RECORD - 2000), "or as is of use");
         waking.wait_for(100_000, SOON * 2);
         assert_eq!(waking.at(&raw, frame), Some(100_000), "or as one who gathers may wait for");
         assert_eq!(waking.at(&raw[..0], 4), Some(1), "a frame's head comes with any packet");
         assert_eq!(waking.at_once(), None);
-    }
-
-    #[test]
-    fn each_packet_of_a_slow_line_wakes() {
-        let (start, raw) = (Instant::now(), begun(CONTENT, 2000));
-        let mut waking = Waking::new(start);
-        for (what, bytes, expected) in [
-            ("the first look", 0, 1),
-            ("4 MB/s", 80_000, RECORD - 2000),
-            ("less", 79_999, 1),
-            ("much", 1 << 20, RECORD - 2000),
-        ] {
-            let now = waking.look.0 + LOOK;
-            waking.has_read(bytes, now);
-            waking.at(&raw, 4);
-            assert_eq!(waking.bytes, expected, "{what}");
-        }
     }
 }
