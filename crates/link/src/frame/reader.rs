@@ -28,13 +28,13 @@ const LAST_RECORD: usize = 17 * 1024;
 const AROUND: usize = 256;
 /// Frames that are shorter together are copied: each holds what it lies in for as long as it is in use.
 const SHORT: usize = 192 * 1024;
-/// Content that one who gathers waits for, and so long: 64 KiB come in half of that at 100 Mbit/s.
-const GATHERED: usize = 64 * 1024;
-const GATHERING: Duration = Duration::from_millis(10);
+/// Content that one who gathers waits for, and so long: it comes in half of that at 100 Mbit/s.
+const GATHERED: usize = 192 * 1024;
+const GATHERING: Duration = Duration::from_millis(30);
 /// The most encrypted bytes that are waited for then, which have that content in full records.
-const MOST_GATHERED: usize = GATHERED + 1024;
+const MOST_GATHERED: usize = GATHERED + 3 * 1024;
 /// So many have to come without a pause of that length before: not each burst of a connection that begins.
-const GATHERED_FROM: usize = 128 * 1024;
+const GATHERED_FROM: usize = 256 * 1024;
 /// Of a peer that is held short: what is received at once, and the longest frame.
 const LITTLE: usize = 16 * 1024;
 /// Of a peer that says little: what is received at once.
@@ -128,7 +128,7 @@ impl FrameReader {
         }
     }
 
-    /// From now on waits for 64 KiB before it looks, but for 10 ms at most, once bytes come without pauses: for who passes on what comes and wakes
+    /// From now on waits for 192 KiB before it looks, but for 30 ms at most, once bytes come without pauses: for who passes on what comes and wakes
     /// for nothing else.
     pub fn gather(&mut self) {
         self.gathering = Some(Gathering { received_at: Instant::now(), run: 0 });

@@ -10,9 +10,9 @@ use super::path::MAX_WINDOW;
 use super::sending::MAX_BLOCKS;
 
 /// Bytes that are acknowledged at once ...
-const ACK_BYTES: usize = 128 << 10;
+const ACK_BYTES: usize = 256 << 10;
 /// ... and how long fewer may wait for more.
-pub(super) const ACK_DELAY: Duration = Duration::from_millis(8);
+pub(super) const ACK_DELAY: Duration = Duration::from_millis(24);
 
 /// See the head of this module.
 pub(super) struct BlockReceiving {
