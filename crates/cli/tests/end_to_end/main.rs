@@ -159,7 +159,7 @@ mod web_server;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    runner::run(&[
+    let modules = [
         daemon_killed::SITUATIONS,
         copying_interrupted::SITUATIONS,
         copying_beside::SITUATIONS,
@@ -203,9 +203,6 @@ fn main() -> ExitCode {
         copying_like_rsync::SITUATIONS,
         help::SITUATIONS,
         holders::SITUATIONS,
-        lending::SITUATIONS,
-        links::SITUATIONS,
-        link_changes::SITUATIONS,
         mirrors::SITUATIONS,
         ticket_terms::SITUATIONS,
         site_cache::SITUATIONS,
@@ -223,5 +220,7 @@ fn main() -> ExitCode {
         vault_waiting::SITUATIONS,
         doctor::SITUATIONS,
         clusters::SITUATIONS,
-    ])
+    ];
+    let waiting = [link_changes::SITUATIONS, links::SITUATIONS, lending::SITUATIONS];
+    runner::run(&modules, &waiting)
 }

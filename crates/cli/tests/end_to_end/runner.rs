@@ -14,6 +14,9 @@ use std::time::Instant;
 /// At once: they wait more than they compute.
 const THREADS: usize = 4;
 
+/// At once beside these, of those that wait for slow links: they compute next to nothing.
+const WAITING_THREADS: usize = 2;
+
 /// More failures than these are no busy machine's: nothing is run again.
 const MOST_AGAIN: usize = 4;
 
@@ -58,19 +61,16 @@ struct Counts {
     failed: Vec<Situation>,
 }
 
-/// Runs all situations that the command line asks for.
-pub fn run(modules: &[&[Situation]]) -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let is_asked = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
-    let chosen: Vec<Situation> =
-        modules.iter().copied().flatten().copied().filter(|it| is_asked(it.name)).collect();
+/// Runs all situations that the command line asks for; beside most of them those that wait for slow links.
+pub fn run(modules: &[&[Situation]], waiting: &[&[Situation]]) -> ExitCode {
+    let lanes = [(asked(modules), THREADS), (asked(waiting), WAITING_THREADS)];
     if std::env::args().any(|word| word == "--list") {
-        chosen.iter().for_each(|it| say(&format!("{}: test", it.name)));
+        lanes.iter().flat_map(|(chosen, _)| chosen).for_each(|it| say(&format!("{}: test", it.name)));
         return ExitCode::SUCCESS;
     }
-    let Counts { mut passed, mut skipped, mut failed } = run_all(&chosen, THREADS);
+    let Counts { mut passed, mut skipped, mut failed } = run_all(&lanes);
     if failed.len() <= MOST_AGAIN {
-        let alone = run_all(&failed, 1);
+        let alone = run_all(&[(failed.clone(), 1)]);
         failed.iter().for_each(|it| say(&format!("failed beside others: {}", it.name)));
         passed += alone.passed;
         skipped += alone.skipped;
@@ -83,16 +83,27 @@ pub fn run(modules: &[&[Situation]]) -> ExitCode {
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run_all(chosen: &[Situation], threads: usize) -> Counts {
-    let (next, counts) = (AtomicUsize::new(0), Mutex::new(Counts::default()));
+/// Those of the modules that the command line asks for.
+fn asked(modules: &[&[Situation]]) -> Vec<Situation> {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let is_asked = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
+    modules.iter().copied().flatten().copied().filter(|it| is_asked(it.name)).collect()
+}
+
+/// Runs each lane's situations in so many threads, all lanes at once.
+fn run_all(lanes: &[(Vec<Situation>, usize)]) -> Counts {
+    let counts = Mutex::new(Counts::default());
+    let next: Vec<AtomicUsize> = lanes.iter().map(|_| AtomicUsize::new(0)).collect();
     thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(situation) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = run_one(*situation);
-                    count(&mut counts.lock().unwrap(), *situation, &outcome);
-                }
-            });
+        for ((chosen, threads), next) in lanes.iter().zip(&next) {
+            for _ in 0..*threads {
+                scope.spawn(|| {
+                    while let Some(situation) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let outcome = run_one(*situation);
+                        count(&mut counts.lock().unwrap(), *situation, &outcome);
+                    }
+                });
+            }
         }
     });
     counts.into_inner().unwrap()
