@@ -30,7 +30,7 @@ use crate::support::PIECE;
 /// Pieces are chunks.
 const CUT_BY: Parameters = Parameters::Fixed { len: PIECE as u32 };
 /// Time that the network takes longer than the disk.
-const LATE: Duration = Duration::from_secs(2);
+const LATE: Duration = Duration::from_millis(500);
 
 /// The objects that chunks are of.
 type Objects = Arc<HashMap<Oid, Vec<u8>>>;

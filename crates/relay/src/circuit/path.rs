@@ -35,7 +35,7 @@ const PERIOD_ROUND_TRIPS: u32 = 10;
 const BLOCKS_PER_SECOND: u64 = 512;
 /// The same once no relay was lost for [`CALM`]: each block costs a relay as much as its bytes.
 const CALM_BLOCKS_PER_SECOND: u64 = 128;
-const CALM: Duration = Duration::from_secs(3);
+pub(super) const CALM: Duration = Duration::from_secs(3);
 /// The fewest bytes that a block is cut to if there is more.
 const MIN_BLOCK: usize = 16 << 10;
 
@@ -59,6 +59,8 @@ pub(super) struct PathEstimate {
     min_rtt: Option<Duration>,
     /// The highest rates, in bytes a second, of this period and the one before it.
     rates: [u64; 2],
+    /// There was enough to send once: they tell what the path passes, not what there was to pass.
+    was_filled: bool,
     period_began: Option<Instant>,
     /// Time of the first block since a relay was lost, and whether that is long ago.
     calm_since: Option<Instant>,
@@ -95,6 +97,7 @@ impl PathEstimate {
     fn note_rate(&mut self, rate: u64, is_starved: bool, now: Instant) {
         let period = PERIOD.max(self.rtt.unwrap_or_default() * PERIOD_ROUND_TRIPS);
         let began = *self.period_began.get_or_insert(now);
+        self.was_filled |= !is_starved;
         if !is_starved && now.saturating_duration_since(began) >= period {
             self.rates = [rate, self.rates[0]];
             self.period_began = Some(now);
@@ -109,7 +112,7 @@ impl PathEstimate {
         (self.calm_since, self.is_calm) = (None, false);
         if is_other_way {
             self.min_rtt = None;
-            self.rates = [0; 2];
+            (self.rates, self.was_filled) = ([0; 2], false);
         }
     }
 
@@ -131,6 +134,10 @@ impl PathEstimate {
     /// Time after which an acknowledgement is late where so many bytes are under way.
     pub(super) fn patience(&self, in_flight: usize) -> Option<Duration> {
         let rate = Some(self.rate()).filter(|&rate| rate > 0)?;
+        if !self.was_filled {
+            // Of little that is sent now and then acknowledgements tell no rate, but how long they take.
+            return Some(self.rtt?.saturating_mul(LATE));
+        }
         let passing = Duration::from_secs_f64(in_flight as f64 / rate as f64);
         // The round trip without what is under way, which is counted already.
         Some((passing + self.min_rtt.unwrap_or_default()).saturating_mul(LATE))
@@ -207,6 +214,18 @@ mod tests {
             let late = path.patience(in_flight).unwrap().as_millis();
             assert!((least..most).contains(&late), "{rate} {in_flight}: {late} ms");
         }
+    }
+
+    #[test]
+    fn who_has_little_to_say_waits_no_longer_for_more_at_once() {
+        let (mut path, mut now) = (PathEstimate::default(), Instant::now());
+        for _ in 0..10 {
+            let mark = path.sent(now, true, true);
+            now += Duration::from_millis(80);
+            path.acked(100, mark, true, now);
+        }
+        let late = path.patience(20_000).unwrap();
+        assert!(late < Duration::from_secs(1), "{late:?}");
     }
 
     #[test]

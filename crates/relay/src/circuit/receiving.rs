@@ -6,13 +6,17 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes};
 
 use super::CircuitViolation;
-use super::path::MAX_WINDOW;
+use super::path::{CALM, MAX_WINDOW};
 use super::sending::MAX_BLOCKS;
 
 /// Bytes that are acknowledged at once ...
-const ACK_BYTES: usize = 256 << 10;
+const ACK_BYTES: usize = 128 << 10;
 /// ... and how long fewer may wait for more.
-pub(super) const ACK_DELAY: Duration = Duration::from_millis(24);
+pub(super) const ACK_DELAY: Duration = Duration::from_millis(8);
+/// The same once no relay was lost for [`CALM`]: each acknowledgement costs a relay as much as a block, but what waits for one goes again after a
+/// loss.
+const CALM_ACK_BYTES: usize = 256 << 10;
+const CALM_ACK_DELAY: Duration = Duration::from_millis(24);
 
 /// See the head of this module.
 pub(super) struct BlockReceiving {
@@ -27,6 +31,9 @@ pub(super) struct BlockReceiving {
     /// Bytes handed on and not acknowledged.
     owed: usize,
     ack_at: Option<Instant>,
+    /// When the first block was handed on since a relay was lost, and whether that is long ago.
+    calm_since: Option<Instant>,
+    is_calm: bool,
     has_ended: bool,
 }
 
@@ -40,6 +47,8 @@ impl BlockReceiving {
             acked: 0,
             owed: 0,
             ack_at: None,
+            calm_since: None,
+            is_calm: false,
             has_ended: false,
         }
     }
@@ -78,6 +87,8 @@ impl BlockReceiving {
     /// Hands on what fits into `space`; `None` if there is nothing yet, 0 at the end.
     pub(super) fn read(&mut self, space: &mut [u8], now: Instant) -> Option<usize> {
         let mut filled = 0;
+        self.is_calm = self.calm_since.is_some_and(|since| now.saturating_duration_since(since) >= CALM);
+        let delay = if self.is_calm { CALM_ACK_DELAY } else { ACK_DELAY };
         while let Some(front) = self.inbox.front_mut()
             && filled < space.len()
         {
@@ -88,7 +99,8 @@ impl BlockReceiving {
             if front.is_empty() {
                 self.inbox.pop_front();
                 self.handed_on += 1;
-                self.ack_at = self.ack_at.or(Some(now + ACK_DELAY));
+                self.calm_since.get_or_insert(now);
+                self.ack_at = self.ack_at.or(Some(now + delay));
             }
         }
         self.inbox_bytes -= filled;
@@ -130,7 +142,8 @@ impl BlockReceiving {
 
     /// An acknowledgement that is due.
     pub(super) fn transmit(&mut self, now: Instant) -> Option<u64> {
-        let is_due = self.owed >= ACK_BYTES || self.ack_at.is_some_and(|at| at <= now);
+        let enough = if self.is_calm { CALM_ACK_BYTES } else { ACK_BYTES };
+        let is_due = self.owed >= enough || self.ack_at.is_some_and(|at| at <= now);
         if !is_due || self.handed_on == self.acked {
             return None;
         }
@@ -150,6 +163,7 @@ impl BlockReceiving {
     /// On a new connection everything is acknowledged again.
     pub(super) fn resumed(&mut self, now: Instant) {
         self.acked = 0;
+        (self.calm_since, self.is_calm) = (None, false);
         self.ack_at = (self.handed_on > 0).then_some(now);
     }
 
