@@ -37,8 +37,9 @@ const QUIET_WAITING: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(10);
 /// Where the path is measured, and so is known when an acknowledgement can be expected, both are as short as that, but not shorter.
 /// Who got another address, or whose router did, hears nothing and is told nothing.
-const LEAST_QUIET: Duration = Duration::from_secs(1);
-const LEAST_SILENCE: Duration = Duration::from_millis(1500);
+pub const LEAST_QUIET: Duration = Duration::from_secs(1);
+/// See there.
+pub const LEAST_SILENCE: Duration = Duration::from_millis(1500);
 /// So long after the last block more of them are expected.
 const STREAMING: Duration = Duration::from_secs(5);
 

@@ -84,9 +84,8 @@ async fn carry(shared: &CircuitShared, connection: Connection) {
     let Connection { mut reader, mut writer, .. } = connection;
     tokio::select! {
         () = receive(shared, &mut reader) => {}
-        () = keep_time(shared) => {}
         sent = send(shared, &mut writer) => {
-            if sent.is_ok() {
+            if sent.is_ok() && !shared.update(|circuit, _| circuit.is_paused()) {
                 // The relay may be gone.
                 let _ = timeout(FAREWELL, writer.finish()).await;
             }
@@ -113,7 +112,19 @@ async fn receive(shared: &CircuitShared, reader: &mut FrameReader) {
     sleep(FAREWELL).await;
 }
 
-/// Looks at the clock, also while the connection takes nothing that is sent; returns when it is lost.
+/// Writes, and looks at the clock while the connection takes nothing; returns also when it is lost.
+async fn in_time(
+    shared: &CircuitShared,
+    writing: impl Future<Output = Result<(), WriteError>>,
+) -> Result<(), WriteError> {
+    tokio::select! {
+        biased;
+        written = writing => written,
+        () = keep_time(shared) => Ok(()),
+    }
+}
+
+/// Looks at the clock; returns when the connection is lost.
 async fn keep_time(shared: &CircuitShared) {
     while let Some(due) = shared.update(|circuit, _| circuit.next_timeout().filter(|_| !circuit.is_paused()))
     {
@@ -132,10 +143,10 @@ async fn send(shared: &CircuitShared, writer: &mut FrameWriter) -> Result<(), Wr
         while let Some(message) = shared.update(|circuit, now| circuit.transmit(now)) {
             message.queue(writer)?;
             if writer.waiting() >= WRITE_AT {
-                writer.write_records().await?;
+                in_time(shared, writer.write_records()).await?;
             }
         }
-        writer.flush().await?;
+        in_time(shared, writer.flush()).await?;
         let due = shared.update(|circuit, _| circuit.next_timeout().filter(|_| !circuit.is_paused()));
         let Some(due) = due else { return Ok(()) };
         if wait(shared, due.min(Instant::now() + IDLE)).await {
@@ -208,4 +219,42 @@ async fn resume_at(way: &CircuitWay, shared: &CircuitShared, at: usize) -> Resul
     let received = ask(&mut connection, &request, stays).await?;
     shared.update(|circuit, now| circuit.resumed(received, at != way.at, now));
     Ok(connection)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use towpath_link::doubles::connected;
+    use towpath_link::tls::RecordSocket;
+
+    use super::*;
+
+    async fn write(socket: &CircuitSocket, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let count = poll_fn(|cx| socket.poll_write(cx, bytes)).await.unwrap();
+            bytes = &bytes[count..];
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_takes_nothing_more_is_lost_soon_although_all_was_quiet_before() {
+        let [near, mut far] = connected([NodeId([1; 32]), NodeId([2; 32])]).await;
+        let shared = CircuitShared::new();
+        let carrying = tokio::spawn({
+            let shared = Arc::clone(&shared);
+            async move { carry(&shared, near).await }
+        });
+        let socket = CircuitSocket(Arc::clone(&shared));
+        sleep(Duration::from_millis(50)).await;
+        write(&socket, &[7; 100]).await;
+        assert!(far.reader.next().await.unwrap().is_some());
+        RelayMessage::Ack { through: 1 }.send(&mut far.writer).await.unwrap();
+        far.writer.flush().await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+        write(&socket, &[7; 500_000]).await;
+        let limit = 5 * (crate::circuit::LEAST_QUIET + crate::circuit::LEAST_SILENCE);
+        timeout(limit, carrying).await.unwrap().unwrap();
+        assert!(shared.update(|circuit, _| circuit.is_paused()));
+    }
 }
