@@ -38,6 +38,8 @@ pub struct RecipeProgress {
     pub disk_rate: f64,
     /// True if the disk is free ([`super::backpressure::Backpressure::disk_is_free`]).
     pub disk_is_free: bool,
+    /// True if what comes still grows from one round trip to the next.
+    pub is_growing: bool,
     /// True if something like it is known to be here: a file in its place.
     pub is_promising: bool,
     /// True if some of what lies in its place was right: much else of it will be found there.
@@ -92,7 +94,7 @@ impl RecipeProgress {
     /// True if the network is slow enough to be asked for a recipe.
     fn is_slow_enough(&self) -> bool {
         match (self.is_promising, self.processors_are_short) {
-            (false, _) => self.stays_below(SPECULATIVE_BELOW),
+            (false, _) => self.stays_below(SPECULATIVE_BELOW) && !self.may_become_fast(),
             (true, true) => self.likely_rate() < BUSY_BELOW,
             (true, false) => true,
         }
@@ -101,6 +103,11 @@ impl RecipeProgress {
     /// True if the network carries less than this, and does not look as if it would soon be found to carry more.
     fn stays_below(&self, rate: f64) -> bool {
         self.likely_rate().max(self.hoped_rate) < rate
+    }
+
+    /// True of a network that brings more with each round trip, for twice as long as slow start is likely to take.
+    fn may_become_fast(&self) -> bool {
+        self.is_growing && self.elapsed < self.network.round_trip * WARM_UP_ROUND_TRIPS * 2
     }
 
     fn is_warm(&self) -> bool {
@@ -203,6 +210,7 @@ mod tests {
             hoped_rate: rate,
             disk_rate: 1e9,
             disk_is_free: true,
+            is_growing: false,
             is_promising: true,
             is_alike: false,
             processors_are_short: false,
@@ -264,6 +272,16 @@ mod tests {
         );
         assert!(!RecipePolicy::default().wants(&RecipeProgress { arrived: 1 << 18, ..near }));
         assert!(!RecipePolicy::default().wants(&RecipeProgress { disk_is_free: false, ..slow }));
+        let (round_trip, elapsed) = (Duration::from_millis(100), Duration::from_millis(900));
+        let unsought = RecipeProgress { is_promising: false, elapsed, ..far(100_000, slow) };
+        for (is_growing, elapsed, wants) in [
+            (false, elapsed, true),
+            (true, elapsed, false),
+            (true, round_trip * 2 * WARM_UP_ROUND_TRIPS, true),
+        ] {
+            let unsought = RecipeProgress { is_growing, elapsed, ..unsought };
+            assert_eq!(RecipePolicy::default().wants(&unsought), wants, "{is_growing} {elapsed:?}");
+        }
         let known_early = RecipeProgress { elapsed: Duration::from_millis(100), arrived: 9 << 20, ..slow };
         assert!(RecipePolicy::default().wants(&known_early));
     }

@@ -51,6 +51,9 @@ impl MeteredObject {
 pub struct Meter {
     rate: Rate,
     slow_start: SlowStart,
+    /// The same of all bytes that come, also of pieces that are not whole yet, and how many those were.
+    coming: SlowStart,
+    heard: u64,
     outstanding: u64,
     backpressure: Backpressure,
     costs: Costs,
@@ -75,6 +78,8 @@ impl Meter {
         Self {
             rate: Rate::default(),
             slow_start: SlowStart::default(),
+            coming: SlowStart::default(),
+            heard: 0,
             outstanding: 0,
             backpressure: Backpressure::default(),
             costs,
@@ -145,6 +150,14 @@ impl Meter {
         self.held_until = None;
     }
 
+    /// So many bytes have come by now; fewer than before if some came by a connection that is closed.
+    fn hear(&mut self, heard: u64, now: Duration) {
+        let came = heard.saturating_sub(self.heard);
+        self.heard = heard;
+        self.coming.requested(now);
+        self.coming.arrived(now, came, self.round_trip, false);
+    }
+
     /// True if the samples of an object, of which an older version is here, are worth asking for now.
     pub fn wants_samples(&self, facts: &ObjectFacts<'_>, now: Duration) -> bool {
         let names = [Some(facts.asked_as), Some(facts.oid).filter(|oid| *oid != facts.asked_as)];
@@ -165,6 +178,7 @@ impl Meter {
     ) -> Option<MeteredWant> {
         let network = Network::measured(self.rate.get(now, self.outstanding), path);
         self.round_trip = network.round_trip;
+        self.hear(path.arrived, now);
         let disk_rate = self.costs.hoped_rate();
         // Reads in passing show how slow the disk is, but not how fast.
         let disk_rate = if facts.read_rate > 0.0 { disk_rate.min(facts.read_rate) } else { disk_rate };
@@ -183,6 +197,7 @@ impl Meter {
             size: facts.size,
             network,
             hoped_rate: self.slow_start.hoped(),
+            is_growing: self.coming.is_growing(),
             disk_rate,
             disk_is_free,
             is_promising,
@@ -239,9 +254,10 @@ mod tests {
         let mut meter = Meter::new(Costs::new(16384));
         let at = Duration::from_millis;
         meter.requested(oid, FIRST_WINDOW, at(0));
-        let (mut credit, mut missing) = (0.0, size);
+        let (mut credit, mut missing, mut heard) = (0.0, size, 0.0);
         for now in 1..=4000 {
             credit += rate(now) / 1000.0;
+            heard += rate(now) / 1000.0;
             while credit >= 65536.0 {
                 credit -= 65536.0;
                 missing = missing.saturating_sub(65536);
@@ -258,7 +274,8 @@ mod tests {
                 group: &group,
                 open: OpenWays::RECIPE,
             };
-            if meter.wants_recipe(&facts, |_| is_promising, &over(round_trip), at(now)).is_some() {
+            let path = PathState { arrived: heard as u64, ..over(round_trip) };
+            if meter.wants_recipe(&facts, |_| is_promising, &path, at(now)).is_some() {
                 return Some(now);
             }
         }
@@ -303,6 +320,15 @@ mod tests {
                 assert!(asked.is_none_or(|asked| asked <= latest), "{rate} at {far:?}: {asked:?}");
             }
         }
+    }
+
+    /// Copies begin by ssh's pipe, and go on by a connection of their own.
+    #[test]
+    fn a_path_that_begins_anew_is_not_slow_while_it_grows() {
+        let doubled = |now: u64| f64::min(12e6, 146e3 * 2.0_f64.powi((now / 100) as i32));
+        let tcp = |now: u64| doubled(if now < 400 { now } else { now - 400 });
+        let asked = wants_on(tcp, 1024 * MIB, false, Duration::from_millis(100));
+        assert!(asked.is_some_and(|ms| (1000..1600).contains(&ms)), "{asked:?}");
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(50);
 /// Most that a rate grows from one such time to the next, and is taken to grow in the next two.
 const MOST_GROWTH: f64 = 2.0;
+/// Growth that is no chance.
+const GROWS: f64 = 1.5;
 
 /// Rates of the last two round trips.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,6 +40,11 @@ impl SlowStart {
         }
     }
 
+    /// True if the last round trip brought so much more than the one before that the next will, too.
+    pub fn is_growing(&self) -> bool {
+        self.before > 0.0 && self.newest >= GROWS * self.before
+    }
+
     /// Bytes a second that the network may carry, two round trips from now: what it carried in the last one, and while that
     /// grew as much more as if it went on so.
     pub fn hoped(&self) -> f64 {
@@ -64,6 +71,7 @@ mod tests {
         ] {
             slow_start.arrived(at(now), bytes, at(100), false);
             assert!((slow_start.hoped() - hoped).abs() < 1.0, "{now}: {}", slow_start.hoped());
+            assert_eq!(slow_start.is_growing(), [200, 300].contains(&now), "{now}");
         }
     }
 

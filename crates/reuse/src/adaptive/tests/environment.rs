@@ -229,6 +229,7 @@ impl<'a> Fetch<'a> {
             // There is no TCP here that has to find it.
             hoped_rate: 0.0,
             disk_rate: Costs::new(self.chunk() as u64).hoped_rate(),
+            is_growing: false,
             disk_is_free: self.backpressure.disk_is_free(),
             is_promising: true,
             is_alike: false,
