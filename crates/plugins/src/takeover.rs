@@ -2,13 +2,17 @@
 //! first while the better one is in trouble.
 //!
 //! A request that is under way when ways change ends where it was put, and takes nothing of the other way's window. Only what a lost way says
-//! it does not have is asked again, of the first way, at once: it knows nothing. So are entries that it could not ask for.
+//! it does not have is asked again, of the first way, at once: it knows nothing. So are entries that it could not ask for. Of the first way no
+//! more entries are asked for than it answers in a second: of thousands most would come by it although the better one stands.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use towpath_content::Oid;
 use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
@@ -16,9 +20,12 @@ use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
 use crate::fallback_sink::FallbackSink;
+use crate::links::EntriesAhead;
 
 /// Delay before asking again while there is no connection at all.
 const WAIT: Duration = Duration::from_millis(200);
+/// Longest time without a look for a better way while entries wait for room.
+const LOOK: Duration = Duration::from_millis(50);
 /// Any window will do for a plugin that brings nothing.
 const WAITING_WINDOW: u64 = 4 << 20;
 
@@ -66,6 +73,7 @@ pub struct Takeover {
     first: TransferWay,
     /// Bytes that were asked of the first way, until their calls have ended.
     asked_first: AtomicU64,
+    ahead: EntriesAhead,
     better: Mutex<Option<TransferWay>>,
     names: Names,
 }
@@ -73,8 +81,8 @@ pub struct Takeover {
 impl Takeover {
     /// Begins with `first`.
     pub fn new(first: impl Into<TransferWay>, names: Names) -> Arc<Self> {
-        let (asked_first, better) = (AtomicU64::new(0), Mutex::default());
-        Arc::new(Self { first: first.into(), asked_first, better, names })
+        let (asked_first, ahead, better) = (AtomicU64::new(0), EntriesAhead::default(), Mutex::default());
+        Arc::new(Self { first: first.into(), asked_first, ahead, better, names })
     }
 
     /// Uses nothing but what is offered: until then, and while that is in trouble, requests are
@@ -87,6 +95,7 @@ impl Takeover {
     /// From now on requests go to `better`, instead of any that was offered before.
     pub fn offer(&self, better: impl Into<TransferWay>) {
         *self.better.lock().unwrap_or_else(PoisonError::into_inner) = Some(better.into());
+        self.ahead.tell();
     }
 
     /// The name of the way that requests go now.
@@ -105,6 +114,29 @@ impl Takeover {
 
     fn current(&self) -> Arc<dyn Source> {
         self.better().map_or_else(|| Arc::clone(&self.first.plugin), |better| better.plugin)
+    }
+
+    /// Asks the first way, and the better one for what still waits once there is one; returns what neither could ask for.
+    async fn ask_first(&self, mut wants: Vec<EntryWant>, sink: &Arc<dyn EntrySink>) -> Vec<EntryWant> {
+        let call = self.ahead.call(sink);
+        let (mut calls, mut unasked) = (FuturesUnordered::new(), Vec::new());
+        loop {
+            let mut told = pin!(self.ahead.told());
+            told.as_mut().enable();
+            let next = match self.better().filter(|_| !wants.is_empty()) {
+                Some(better) => Some((better, (std::mem::take(&mut wants), Arc::clone(sink)))),
+                None => call.take(&mut wants).map(|taken| (self.first.clone(), taken)),
+            };
+            calls.extend(next.map(|(way, (wants, sink))| async move { way.get_entries(wants, sink).await }));
+            if calls.is_empty() && wants.is_empty() {
+                return unasked;
+            }
+            tokio::select! {
+                Some(left) = calls.next() => unasked.extend(left),
+                () = told, if !wants.is_empty() => {}
+                () = tokio::time::sleep(LOOK), if !wants.is_empty() => {}
+            }
+        }
     }
 
     fn all(&self) -> impl Iterator<Item = Arc<dyn Source>> {
@@ -195,7 +227,7 @@ impl OfferSource for Takeover {
             if let Some(better) = self.better() {
                 wants = better.get_entries(wants, Arc::clone(&sink)).await;
             }
-            self.first.get_entries(wants, sink).await
+            self.ask_first(wants, &sink).await
         })
     }
 }

@@ -7,12 +7,14 @@
 //! | `source` | the links that stand, as sources that come and go |
 //! | `silence` | when a link is quiet: pure |
 //! | `shares` | how many entries each is asked for: pure |
+//! | `ahead` | the same of one way that another may take over from |
 //! | `answers` | which answer counts of what two links are asked for: pure |
 //! | `counting` | the sink of what a link answers |
 //!
 //! Wants are dealt out by [`Many`], each link a source of its own. Entries have no sizes that could be dealt with, and are shared
 //! out. What is used while no link stands is not this one's affair: [`Takeover`](crate::Takeover) has two ways.
 
+mod ahead;
 mod answers;
 mod counting;
 #[cfg(test)]
@@ -36,6 +38,7 @@ use towpath_transfer::offer::{EntrySink, EntryWant, OfferSource};
 use towpath_transfer::source::{Query, Sink, SourceState};
 use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source, SourceId, Tag, Want};
 
+pub(crate) use self::ahead::EntriesAhead;
 use self::counting::{CountingSink, EntryCallSink, may_be_lent};
 use self::shares::{AskNumber, EntryShares, LateEntries, LinkKey};
 use self::source::StandingLinks;

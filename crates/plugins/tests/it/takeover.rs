@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{Notify, mpsc, watch};
 use towpath_content::Oid;
 use towpath_link::Identity;
@@ -12,8 +13,9 @@ use towpath_plugins::takeover::Names;
 use towpath_plugins::{Direct, Local, Takeover};
 use towpath_protocol::{Peer, PeerConfig, Service};
 use towpath_store::{About, MemoryStore};
+use towpath_transfer::offer::{EntryContent, EntryQuery, EntrySink, EntryWant, OfferSource, SignatureWay};
 use towpath_transfer::source::{Query, Sink, SourceState};
-use towpath_transfer::{BoxFuture, Context, Description, Outcome, Session, Single, Source, Want};
+use towpath_transfer::{BoxFuture, Context, Description, Outcome, Session, Single, Source, Tag, Want};
 
 use crate::support::*;
 
@@ -82,6 +84,41 @@ impl Source for Way {
     }
 }
 
+/// It has none.
+impl OfferSource for Way {
+    fn get_entries(&self, wants: Vec<EntryWant>, sink: Arc<dyn EntrySink>) -> BoxFuture<'_, Vec<EntryWant>> {
+        self.wants.fetch_add(wants.len() as u64, Ordering::Relaxed);
+        self.asked.notify_one();
+        Box::pin(async move {
+            let _ = self.holds.subscribe().wait_for(|holds| !holds).await;
+            wants.iter().for_each(|want| sink.outcome(want.tag, Outcome::NotHere));
+            Vec::new()
+        })
+    }
+}
+
+/// Entries that have ended.
+#[derive(Default)]
+struct Ended(Mutex<Vec<Tag>>);
+
+impl EntrySink for Ended {
+    fn asked(&self, _: &[Tag], _: Arc<dyn SignatureWay>) {}
+    fn contents(&self, _: Vec<(Tag, EntryContent)>, _: usize) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+    fn run(&self, _: Tag, _: Bytes) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+    fn outcome(&self, tag: Tag, _: Outcome) {
+        self.0.lock().unwrap().push(tag);
+    }
+}
+
+fn entries(count: u64) -> Vec<EntryWant> {
+    let query = |entry| EntryQuery { entry, compare: false, inline: 4096, pack: 0, base: None };
+    (0..count).map(|entry| EntryWant { tag: entry, query: Arc::new(query(entry)) }).collect()
+}
+
 fn context(root: Oid) -> Context {
     Context { root, node: None, secret: None, hints: watch::channel(Vec::new()).1 }
 }
@@ -118,6 +155,35 @@ async fn new_requests_go_the_better_way_unless_it_is_in_trouble() {
     better.lose(true);
     takeover.offer(other.plugin());
     check("tls", [10, 10, 5]).await;
+}
+
+/// All small files of a copy over a long path came by ssh's pipe, as they were asked for before two links stood.
+#[tokio::test]
+async fn entries_that_the_first_way_has_not_been_asked_for_go_the_better_one() {
+    let store = Arc::new(MemoryStore::new());
+    for is_offered in [true, false] {
+        let (first, better, ended) = (Way::over(&store), Way::over(&store), Arc::new(Ended::default()));
+        let takeover = Takeover::new(Arc::clone(&first), NAMES);
+        first.holds.send_replace(true);
+        let asking = tokio::spawn({
+            let (takeover, ended) = (Arc::clone(&takeover), Arc::clone(&ended));
+            async move { takeover.get_entries(entries(3000), ended).await }
+        });
+        first.asked.notified().await;
+        let before = first.wants();
+        assert!((1..=512).contains(&before), "{before}");
+        if is_offered {
+            takeover.offer(Arc::clone(&better));
+            better.asked.notified().await;
+        }
+        first.holds.send_replace(false);
+        assert_eq!(tokio::time::timeout(Duration::from_secs(20), asking).await.unwrap().unwrap(), []);
+        let counts = if is_offered { [before, 3000 - before] } else { [3000, 0] };
+        assert_eq!([first.wants(), better.wants()], counts);
+        let mut ended = std::mem::take(&mut *ended.0.lock().unwrap());
+        ended.sort_unstable();
+        assert!(ended.iter().copied().eq(0..3000), "each once");
+    }
 }
 
 /// What the first way owed filled the window, and a faster one that stood after a moment was asked seconds later.
