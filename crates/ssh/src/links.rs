@@ -35,7 +35,8 @@ pub struct ChosenWays {
 /// Ways that were offered so far.
 #[derive(Default)]
 struct OfferedWays {
-    single: Option<Arc<Direct>>,
+    /// One connection, which gives way to the links once these stand, and takes over while they are in trouble.
+    single: Option<Arc<Takeover>>,
     links: Option<Arc<LinkWays>>,
 }
 
@@ -48,33 +49,29 @@ impl ChosenWays {
     /// One connection was chosen that goes by no named link.
     pub fn offer(&self, single: &Arc<Direct>) {
         let mut offered = lock(&self.offered);
-        offered.single = Some(Arc::clone(single));
-        self.take(&offered);
+        let single = Takeover::new(Arc::clone(single), NAMES);
+        if let Some(links) = &offered.links {
+            single.offer(Arc::clone(links));
+        }
+        self.takeover.offer(Arc::clone(&single));
+        offered.single = Some(single);
     }
 
     fn join(&self, link: Arc<Direct>) -> u64 {
         let mut offered = lock(&self.offered);
-        let is_first = offered.links.is_none();
-        let key = offered.links.get_or_insert_with(LinkWays::new).join(link);
-        if is_first {
-            self.take(&offered);
-        }
+        let OfferedWays { single, links } = &mut *offered;
+        let key = match links {
+            Some(links) => links.join(link),
+            None => {
+                let links = links.insert(LinkWays::new());
+                let key = links.join(link);
+                let takeover = single.as_ref().unwrap_or(&self.takeover);
+                takeover.offer(Arc::clone(links));
+                key
+            }
+        };
         self.status.send_modify(|status| status.links += 1);
         key
-    }
-
-    /// Draws from the best of what was offered, which gives way to the other while it is in trouble.
-    fn take(&self, offered: &OfferedWays) {
-        match (&offered.single, &offered.links) {
-            (Some(single), Some(links)) => {
-                let both = Takeover::new(Arc::clone(single), NAMES);
-                both.offer(Arc::clone(links));
-                self.takeover.offer(both);
-            }
-            (Some(single), None) => self.takeover.offer(Arc::clone(single)),
-            (None, Some(links)) => self.takeover.offer(Arc::clone(links)),
-            (None, None) => {}
-        }
     }
 
     fn leave(&self, key: u64) {

@@ -13,6 +13,8 @@ use super::shares::{EntryShares, LinkKey};
 
 /// The only way that is counted.
 const ONLY: LinkKey = 0;
+/// What it is asked for before it is measured: the other one may stand a moment later.
+const FIRST: usize = 64;
 
 /// Counts what one way owes, as links are counted: it is asked for what it answers in a second.
 #[derive(Default)]
@@ -50,7 +52,10 @@ pub(crate) struct CallAhead {
 impl CallAhead {
     /// Takes as many of `wants` as there is room for now, with the sink of what is answered; none if there is no room.
     pub(crate) fn take(&self, wants: &mut Vec<EntryWant>) -> Option<(Vec<EntryWant>, Arc<dyn EntrySink>)> {
-        let (_, numbers) = lock(&self.shares).deal(&[ONLY], wants.len(), Instant::now()).pop()?;
+        let mut shares = lock(&self.shares);
+        let most = shares.owed_unmeasured(ONLY).map_or(usize::MAX, |owed| FIRST.saturating_sub(owed));
+        let (_, numbers) = shares.deal(&[ONLY], wants.len().min(most), Instant::now()).pop()?;
+        drop(shares);
         let own: Vec<EntryWant> = wants.drain(..numbers.clone().count()).collect();
         let counting = CountingSink::new(&self.sink, ONLY, own.clone(), numbers);
         Some((own, counting))

@@ -172,6 +172,11 @@ impl EntryShares {
         shares.map(|(link, share)| (link, self.ask(link, share, now))).collect()
     }
 
+    /// What a link owes that has not been measured.
+    pub(super) fn owed_unmeasured(&self, link: LinkKey) -> Option<usize> {
+        self.links.get(&link).map_or(Some(0), |load| load.rate.is_none().then_some(load.owed.len()))
+    }
+
     /// So many more are asked of a link.
     fn ask(&mut self, link: LinkKey, count: usize, now: Instant) -> Range<AskNumber> {
         let numbers = self.next..self.next + count as u64;

@@ -171,7 +171,7 @@ async fn entries_that_the_first_way_has_not_been_asked_for_go_the_better_one() {
         });
         first.asked.notified().await;
         let before = first.wants();
-        assert!((1..=512).contains(&before), "{before}");
+        assert!((1..=64).contains(&before), "{before}");
         if is_offered {
             takeover.offer(Arc::clone(&better));
             better.asked.notified().await;
