@@ -2,13 +2,14 @@
 # Seconds and memory of a vault beside backup programs: first put, put of what did not change, restore, check.
 #
 #   lab/vault-backups.sh
+#   OTHERS=restic FILES=100000 MB=10240 lab/vault-backups.sh      beside restic alone: some 50 GB of disk
 #
 # FILES files (default 10,000) with MB mebibytes in all (default 1,024), half of each text and half noise, on this machine's disk. The vault is on a server
 # on loopback, restic and borg write to a folder. Each row is one run. Needs python3, GNU time, restic and borg. TOW names the program (default: target/release/tow).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tow=$(realpath "${TOW:-target/release/tow}")
-files=${FILES:-10000} mb=${MB:-1024}
+files=${FILES:-10000} mb=${MB:-1024} others=" ${OTHERS-restic borg} "
 work=$(mktemp -d "${WORK:-$PWD/target}/backups.XXXXXX")
 started=
 trap '[ -z "$started" ] || kill "$started" 2>/dev/null; wait 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -33,11 +34,12 @@ started=$!
 for _ in $(seq 100); do [ ! -s "$work/place" ] || break; sleep 0.1; done
 "$tow" -q vault init "$(head -n 1 "$work/place")" >"$work/id" 2>"$work/init.err"
 restic -q -r "$work/restic" init >"$work/init.out"
-borg init -e repokey-blake2 "$work/borg"
+[[ $others != *" borg "* ]] || borg init -e repokey-blake2 "$work/borg"
 
 row() {
     local what=$1
     shift
+    [[ $what = tow* || $others = *" ${what%% *} "* ]] || return 0
     sync
     /usr/bin/time -f "%e s, %U s user, %S s system, %M KiB" -o "$work/time" "$@" >"$work/out" 2>"$work/err"
     printf '%-20s %s\n' "$what" "$(tail -n 1 "$work/time")"
@@ -56,5 +58,5 @@ diff -r "$work/tree" "$work/from-tow"
 row "tow check" "$tow" -q vault check
 row "restic check" restic -q -r "$work/restic" check --read-data
 row "borg check" borg check --verify-data "$work/borg"
-du -sb "$work/server" "$work/restic" "$work/borg" | while read -r bytes where; do echo "stored by $(basename "$where"): $bytes"; done
+for where in server restic borg; do [ ! -d "$work/$where" ] || echo "stored by $where: $(du -sb "$work/$where" | cut -f 1)"; done
 echo "the server's memory: $(awk '/VmHWM/ { print $2, $3 }' "/proc/$started/status")"
