@@ -6,7 +6,7 @@
 # Prints for each pair: bytes that were uploaded with the old blocks cached on this machine, of them padding; uploaded with the summary alone;
 # the sum of `xdelta3 -9 -S none` of the files that differ, new ones without a source (the ideal); and by what the folders of restic and of borg
 # (with zstd) grew. borg's index is not counted, as it is made anew on the server. Then the ratios, and their medians.
-# Another machine gets what was put, and it is compared. Needs python3, xdelta3, restic, borg, and towpath-lab, which fetches and unpacks
+# Another machine gets what was put, and it is compared. Needs python3, xdelta3, restic, borg, rclone, and towpath-lab, which fetches and unpacks
 # the packages (LAB names it, CACHE its folder). TOW names the program (default: target/release/tow).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -44,9 +44,13 @@ vault() {
 client() { TOW_HOME=$work/vault/client "$tow" -q vault --key-file "$work/key" "$@"; }
 reader() { TOW_HOME=$work/vault/reader "$tow" -q vault --key-file "$work/key" "$@"; }
 
+crypt() {
+    RCLONE_CONFIG=/dev/null RCLONE_CONFIG_CRYPT_TYPE=crypt RCLONE_CONFIG_CRYPT_REMOTE=$work/crypt \
+        RCLONE_CONFIG_CRYPT_PASSWORD=$(rclone obscure "a passphrase") rclone --links --log-level ERROR "$@"
+}
 grown() { du -sb "$1" | cut -f 1; }
 backups() {
-    local old=$1 new=$2 restic borg
+    local old=$1 new=$2 restic borg written
     rm -rf "$work/restic" "$work/borg"
     export RESTIC_CACHE_DIR=$work/restic-cache BORG_BASE_DIR=$work/borg-base
     restic -q -r "$work/restic" init >"$work/init.out"
@@ -54,8 +58,13 @@ backups() {
     (cd "$old" && restic -q -r "$work/restic" backup . && borg create -C zstd "$work/borg::old" .)
     restic=$(grown "$work/restic") borg=$(grown "$work/borg/data")
     (cd "$new" && restic -q -r "$work/restic" backup . && borg create -C zstd "$work/borg::new" .)
-    echo "$(($(grown "$work/restic") - restic)) $(($(grown "$work/borg/data") - borg))" >"$work/backups"
-    rm -rf "$work/restic" "$work/borg" "$work/restic-cache" "$work/borg-base"
+    (cd "$old" && crypt sync . crypt:)
+    sleep 0.1 # a mark is older than what is written behind it by a tick of the clock
+    touch "$work/mark"
+    (cd "$new" && crypt sync . crypt:)
+    written=$(find "$work/crypt" -type f -cnewer "$work/mark" -printf '%s\n' | awk '{ sum += $1 } END { print sum + 0 }')
+    echo "$(($(grown "$work/restic") - restic)) $(($(grown "$work/borg/data") - borg)) $written" >"$work/backups"
+    rm -rf "$work/restic" "$work/borg" "$work/restic-cache" "$work/borg-base" "$work/crypt"
 }
 
 ideal() {
@@ -79,9 +88,9 @@ IDEAL
 }
 
 head -c 64 /dev/urandom >"$work/key"
-columns='%-38s %10s %7s %12s %10s %10s %10s  %6s %6s %6s %6s\n'
+columns='%-38s %10s %7s %12s %10s %10s %10s %10s  %6s %6s %6s %6s\n'
 # shellcheck disable=SC2059 # a format of its own
-printf "$columns" pair uploaded padding 'summary only' xdelta3 restic borg ideal of-s restic borg
+printf "$columns" pair uploaded padding 'summary only' xdelta3 restic borg rclone ideal of-s restic borg
 for pair in "${pairs[@]}"; do
     read -r name older newer <<<"$pair"
     "$lab" data --cache "$cache" "$pair unpacked" >"$work/data"
@@ -89,14 +98,14 @@ for pair in "${pairs[@]}"; do
     vault "$old" "$new" ""
     vault "$old" "$new" -forgotten
     backups "$old" "$new"
-    read -r restic borg <"$work/backups"
-    python3 - "$pair" "$work" "$(ideal "$old" "$new")" "$restic" "$borg" "$columns" <<'ROW'
+    read -r restic borg rclone <"$work/backups"
+    python3 - "$pair" "$work" "$(ideal "$old" "$new")" "$restic" "$borg" "$rclone" "$columns" <<'ROW'
 import json, sys
-pair, work, ideal, restic, borg = sys.argv[1:6]
+pair, work, ideal, restic, borg, rclone = sys.argv[1:7]
 ours, summary = (json.load(open(f"{work}/put{end}")) for end in ("", "-forgotten"))
 sent, alone = ours["uploaded"], summary["uploaded"]
 ratios = [sent / int(ideal), alone / int(ideal), sent / int(restic), sent / int(borg)]
-print(sys.argv[6].replace("\\n", "") % (pair, sent, ours["padding"], alone, ideal, restic, borg, *(f"{ratio:.2f}" for ratio in ratios)), flush=True)
+print(sys.argv[7].replace("\\n", "") % (pair, sent, ours["padding"], alone, ideal, restic, borg, rclone, *(f"{ratio:.2f}" for ratio in ratios)), flush=True)
 open(f"{work}/ratios", "a").write(" ".join(map(str, [*ratios[:2], sent / min(int(restic), int(borg))])) + "\n")
 ROW
 done
