@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use towpath_vault::format::{
 };
 use towpath_vault::server::{RemoteVault, ServerError};
 use towpath_vault_protocol::{CommittedVersion, Proposal, ProposalVerdict, VaultUsage};
-use towpath_vault_server::vault::Survey;
+use towpath_vault_server::vault::{Collection, Survey};
 use towpath_vault_server::{LogFile, Vault, VaultError, VaultLimits};
 
 /// A vault that is served.
@@ -32,6 +32,12 @@ pub struct Served {
     pub asked_paths: usize,
     /// The most versions that were on their way at once.
     pub most_begun: usize,
+    /// Chooses when garbage is collected between what clients ask; none: when they ask for that.
+    chance: Option<fastrand::Rng>,
+    /// Garbage that is being collected; true: all was looked at.
+    collection: Option<(Collection, bool)>,
+    /// Collections that ended.
+    pub collected: usize,
 }
 
 /// How a server does not do what it should.
@@ -101,6 +107,9 @@ impl Served {
             asked_versions: 0,
             asked_paths: 0,
             most_begun: 0,
+            chance: None,
+            collection: None,
+            collected: 0,
         };
         served.start_again();
         served
@@ -108,10 +117,49 @@ impl Served {
 
     /// It ends, as it may at any time, and reads its log again.
     pub fn start_again(&mut self) {
-        self.vault = None;
+        (self.vault, self.collection) = (None, None);
         let log = LogFile::at(&self.folder.path().join("vault.log")).unwrap();
         let packs = Arc::new(LocalFiles::new(&self.folder.path().join("packs")));
         self.vault = Some(Vault::open(Box::new(log), packs, VaultLimits::default()).unwrap());
+    }
+
+    /// Garbage is collected in steps from now on, while clients do what they do.
+    pub fn collect_between(&mut self, seed: u64) {
+        self.chance = Some(fastrand::Rng::with_seed(seed));
+    }
+
+    /// Between two things that clients ask, a collection may begin, take a step, or end.
+    fn between(&mut self) {
+        let (Some(chance), Some(vault)) = (&mut self.chance, &mut self.vault) else { return };
+        match self.collection.take() {
+            None if chance.u8(..8) == 0 && vault.head().is_some() => {
+                self.collection = Some((Collection::begin(vault).unwrap(), false));
+            }
+            Some((collection, true)) if chance.bool() => {
+                collection.finish(vault).unwrap();
+                self.collected += 1;
+            }
+            Some((mut collection, false)) if chance.bool() => {
+                let is_done = collection.step(vault).unwrap();
+                if chance.bool() {
+                    collection.write_pack().unwrap();
+                }
+                self.collection = Some((collection, is_done));
+            }
+            as_it_was => self.collection = as_it_was,
+        }
+    }
+
+    /// All garbage is collected at once, unless it is in steps anyway.
+    fn collect(&mut self) -> Result<(), VaultError> {
+        match (&self.chance, &self.collection) {
+            (None, _) => self.vault().collect().map(drop),
+            (Some(_), Some(_)) => Ok(()),
+            (Some(_), None) => {
+                self.collection = Some((Collection::begin(self.vault())?, false));
+                Ok(())
+            }
+        }
     }
 
     /// Its node.
@@ -121,6 +169,21 @@ impl Served {
 
     fn vault(&mut self) -> &mut Vault {
         self.vault.as_mut().unwrap()
+    }
+
+    /// Packs that it has.
+    pub fn packs(&self) -> Vec<PathBuf> {
+        let (mut folders, mut packs) = (vec![self.folder.path().join("packs")], Vec::new());
+        while let Some(folder) = folders.pop() {
+            for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false if path.file_name().unwrap().len() == 64 => packs.push(path),
+                    false => {}
+                }
+            }
+        }
+        packs
     }
 
     /// Number of the newest version.
@@ -153,15 +216,18 @@ impl Served {
             ProposalVerdict::Refused(_, why) => return Err(ServerError::Refused(why)),
         };
         for place in lacking {
+            self.between();
             let hash = update.blocks[place as usize].hash;
             let bytes = block(&hash).expect("a client has the blocks that it offers");
             self.vault().keep(hash, bytes.into()).map_err(refused)?;
         }
+        self.between();
         self.now += 1;
         let (identity, now) = (self.identity.clone(), self.now);
         match self.vault().commit(&proposal, &identity, now) {
             Ok(certificate) => Ok(Some(certificate)),
-            Err(VaultError::Update(UpdateError::Conflict(_))) => Ok(None),
+            // Blocks that were here when it was judged may be collected since, as the server has it.
+            Err(VaultError::Update(UpdateError::Conflict(_)) | VaultError::Block(_)) => Ok(None),
             Err(error) => Err(refused(error)),
         }
     }
@@ -187,7 +253,7 @@ fn digest_of(root: &VaultRoot) -> Digest {
     root.digest()
 }
 
-/// What a client does before its commit goes on: somebody else is faster.
+/// What happens before something that a client asks goes on: somebody else is faster.
 pub type Overtaking = Box<dyn FnOnce()>;
 
 /// A client's way to the server, which lies once.
@@ -201,6 +267,8 @@ pub struct Lying {
     /// Set when it has lied.
     has_lied: Rc<Cell<bool>>,
     overtaking: Option<Overtaking>,
+    /// Questions before that; none: it waits for the commit.
+    overtaken_at: Option<u32>,
     /// Versions that were offered and have no answer yet, and the answers.
     begun: usize,
     answers: VecDeque<Option<Certificate>>,
@@ -211,7 +279,8 @@ impl Lying {
     pub fn new(served: &Rc<RefCell<Served>>, lie: Lie, truths: u32) -> Self {
         let (served, has_lied) = (Rc::clone(served), Rc::default());
         let (begun, answers) = (0, VecDeque::new());
-        Self { served, node: None, lie, truths, has_lied, overtaking: None, begun, answers }
+        let (overtaking, overtaken_at) = (None, None);
+        Self { served, node: None, lie, truths, has_lied, overtaking, overtaken_at, begun, answers }
     }
 
     /// The way of this member.
@@ -233,6 +302,23 @@ impl Lying {
         self
     }
 
+    /// Somebody is faster, after so many questions.
+    pub fn overtaken_at(mut self, questions: u32, overtaking: Overtaking) -> Self {
+        (self.overtaking, self.overtaken_at) = (Some(overtaking), Some(questions));
+        self
+    }
+
+    /// Before each thing that is asked: what others do meanwhile.
+    fn meanwhile(&mut self) {
+        if let Some(questions) = &mut self.overtaken_at {
+            match questions.checked_sub(1) {
+                Some(left) => *questions = left,
+                None => self.overtaking.take().into_iter().for_each(|overtaking| overtaking()),
+            }
+        }
+        self.served.borrow_mut().between();
+    }
+
     /// True once it has lied.
     pub fn has_lied(&self) -> Rc<Cell<bool>> {
         Rc::clone(&self.has_lied)
@@ -251,6 +337,7 @@ impl Lying {
 
 impl RemoteVault for Lying {
     fn head(&mut self) -> Result<Option<CommittedVersion>, ServerError> {
+        self.meanwhile();
         self.check()?;
         let head = self.served.borrow_mut().vault().head().cloned();
         if self.lies(&[Lie::NoHead]) {
@@ -272,6 +359,7 @@ impl RemoteVault for Lying {
     }
 
     fn kept(&mut self, before: u64, most: u64) -> Result<Vec<u64>, ServerError> {
+        self.meanwhile();
         let told = self.served.borrow_mut().vault().versions(before, most);
         let mut told: Vec<u64> = told.iter().map(|line| line.number).collect();
         if told.len() > 1 && self.lies(&[Lie::Unlisted]) {
@@ -281,6 +369,7 @@ impl RemoteVault for Lying {
     }
 
     fn versions(&mut self, numbers: &[u64]) -> Result<Vec<Option<CommittedVersion>>, ServerError> {
+        self.meanwhile();
         let mut told = Vec::new();
         self.served.borrow_mut().asked_versions += numbers.len();
         for number in numbers {
@@ -295,6 +384,7 @@ impl RemoteVault for Lying {
     }
 
     fn update(&mut self, number: u64) -> Result<Option<Bytes>, ServerError> {
+        self.meanwhile();
         let asked = match number > 0 && self.lies(&[Lie::OtherVersion]) {
             true => number - 1,
             false => number,
@@ -304,10 +394,15 @@ impl RemoteVault for Lying {
     }
 
     fn objects(&mut self, names: &[Digest]) -> Result<Vec<Option<Vec<u8>>>, ServerError> {
+        self.meanwhile();
         let mut told: Vec<Option<Vec<u8>>> = Vec::new();
         self.served.borrow_mut().asked += names.len();
         for name in names {
-            let object = self.served.borrow_mut().vault().object(name).unwrap();
+            let object = match self.served.borrow_mut().vault().object(name) {
+                // As the server says it.
+                Err(VaultError::Lost(_) | VaultError::Packs(_)) => None,
+                object => object.unwrap(),
+            };
             let Some(object) = object.filter(|_| !self.lies(&[Lie::LostObject])) else {
                 told.push(None);
                 continue;
@@ -322,6 +417,7 @@ impl RemoteVault for Lying {
     }
 
     fn usage(&mut self, dropped: &[DroppedRange]) -> Result<VaultUsage, ServerError> {
+        self.meanwhile();
         let refused = |error: VaultError| ServerError::Refused(error.to_string());
         let mut served = self.served.borrow_mut();
         let vault = served.vault();
@@ -331,17 +427,20 @@ impl RemoteVault for Lying {
     }
 
     fn statements(&mut self, first: u64) -> Result<Vec<DropStatement>, ServerError> {
+        self.meanwhile();
         Ok(self.served.borrow_mut().vault().statements(first))
     }
 
     fn drop_versions(&mut self, statement: &DropStatement) -> Result<(), ServerError> {
+        self.meanwhile();
         let refused = |error: VaultError| ServerError::Refused(error.to_string());
         let mut served = self.served.borrow_mut();
         served.vault().drop_versions(statement.clone()).map_err(refused)?;
-        served.vault().collect().map(drop).map_err(refused)
+        served.collect().map_err(refused)
     }
 
     fn paths(&mut self, update: &Update) -> Result<Option<Vec<Vec<u8>>>, ServerError> {
+        self.meanwhile();
         let proposal = Proposal { update: update.clone(), signature: None };
         let verdict = self.served.borrow_mut().vault().judge(&proposal);
         let nodes = match verdict {
@@ -363,8 +462,9 @@ impl RemoteVault for Lying {
         block: &mut (dyn FnMut(&Digest) -> Option<Vec<u8>> + Send),
     ) -> Result<Option<Certificate>, ServerError> {
         let broken = || ServerError::Unreachable("the server hung up".into());
-        if let Some(overtaking) = self.overtaking.take() {
-            overtaking();
+        match self.overtaken_at {
+            None => self.overtaking.take().into_iter().for_each(|overtaking| overtaking()),
+            Some(_) => self.meanwhile(),
         }
         if self.lies(&[Lie::Broken]) {
             return Err(broken());

@@ -11,6 +11,7 @@ use towpath_vault::Zeroizing;
 use towpath_vault::client::VaultClient;
 use towpath_vault::error::VaultClientError;
 use towpath_vault::format::NodeId;
+use towpath_vault::garbage::collect;
 use towpath_vault::head::TrustedNodes;
 use towpath_vault::keys::{PassphraseCost, Unlock, VaultKeys, WrappedKeys};
 use towpath_vault::local::LocalVault;
@@ -56,6 +57,10 @@ pub struct Tally {
     pub conflicts: usize,
     /// Puts that somebody overtook.
     pub overtaken: usize,
+    /// Puts while which somebody dropped versions.
+    pub dropped_meanwhile: usize,
+    /// Collections between what clients asked.
+    pub collected: usize,
     /// Versions that were dropped.
     pub dropped: usize,
     /// Operations of who may not do them, which were refused.
@@ -71,9 +76,20 @@ impl Tally {
         self.harmless += other.harmless;
         self.conflicts += other.conflicts;
         self.overtaken += other.overtaken;
+        self.dropped_meanwhile += other.dropped_meanwhile;
+        self.collected += other.collected;
         self.dropped += other.dropped;
         self.refused += other.refused;
     }
+}
+
+/// What somebody else did while a put was under way.
+#[derive(Debug, Default)]
+struct Meanwhile {
+    /// The version that was put as [`FASTER`], and its content.
+    put: Option<(usize, Content)>,
+    /// Versions were dropped.
+    has_dropped: bool,
 }
 
 /// A machine.
@@ -164,6 +180,7 @@ impl World {
         let keys = VaultKeys::generate().unwrap();
         let unlock = Unlock::KeyFile(Zeroizing::new(vec![1; 32]));
         let wrapped = WrappedKeys::wrap(&keys, &unlock, PassphraseCost::default()).unwrap();
+        served.borrow_mut().collect_between(seed);
         let server = served.borrow().node();
         let trusted = TrustedNodes { vault: keys.vault, owner: keys.owner, server };
         let machines: Vec<_> = (0..MACHINES)
@@ -271,9 +288,13 @@ impl World {
             put.is_some() && put != self.machines[machine].seen.get(name).copied()
         };
         let (mut way, lie, has_lied) = self.way();
-        let faster = Rc::<RefCell<Option<Content>>>::default();
-        if self.random.u8(..4) == 0 {
-            way = way.overtaken(self.overtaking(&faster));
+        let meanwhile = Rc::<RefCell<Meanwhile>>::default();
+        if self.random.u8(..3) == 0 {
+            let overtaking = self.overtaking(&meanwhile);
+            way = match self.random.u8(..3) {
+                0 => way.overtaken(overtaking),
+                _ => way.overtaken_at(self.random.u32(..12), overtaking),
+            };
         }
         let path = self.machines[machine].path(name);
         let options =
@@ -281,15 +302,7 @@ impl World {
         let put = self
             .open(machine, way)
             .and_then(|mut vault| vault.put(&path, name.as_bytes(), &options, &mut |_| ()));
-        if let Some(content) = faster.take() {
-            self.committed(FASTER, content);
-            self.tally.overtaken += 1;
-        }
-        let newest = self.served.borrow_mut().newest() as usize;
-        let is_done = newest + 1 > self.versions.len();
-        if is_done {
-            self.committed(name, content.clone());
-        }
+        let (newest, is_done, is_overtaken) = self.note_put(name, &content, meanwhile.take());
         let told = format!("{}: machine {machine} puts {name}, {lie:?}: {put:?}", self.told());
         let is_hidden = has_lied.get() && lie == Lie::OldHead;
         if is_hidden {
@@ -302,10 +315,15 @@ impl World {
                 assert!(outcome.is_new && !is_done, "{told}");
                 return self.assert_found_out(machine, &told);
             }
-            Ok(outcome) if !outcome.is_new && outcome.number as usize + 1 == newest => {
+            Ok(outcome) if !outcome.is_new && (outcome.number as usize) < newest => {
                 // As far as this machine was shown, its content is the newest.
                 let there = &self.versions[outcome.number as usize][name];
-                assert!(is_hidden && there.content == content, "{told}");
+                let behind = newest - outcome.number as usize;
+                let may_be = usize::from(is_hidden) + usize::from(is_overtaken);
+                assert!(behind <= may_be && there.content == content, "{told}");
+                // Who puts what is there has seen it.
+                let put = there.put;
+                self.machines[machine].seen.insert(name.to_owned(), put);
                 return self.note_looked(machine, true);
             }
             Ok(outcome) => {
@@ -337,20 +355,50 @@ impl World {
         }
     }
 
-    /// Somebody puts something else while a put is under way.
-    fn overtaking(&mut self, faster: &Rc<RefCell<Option<Content>>>) -> Box<dyn FnOnce()> {
+    /// What became of a put and of what others did meanwhile: the version that it may have made, whether it did, and whether somebody else put something.
+    fn note_put(&mut self, name: &str, content: &Content, meanwhile: Meanwhile) -> (usize, bool, bool) {
+        let mut faster = meanwhile.put;
+        let is_overtaken = faster.is_some();
+        let newest = self.served.borrow_mut().newest() as usize;
+        let is_done = newest + 1 - self.versions.len() > usize::from(is_overtaken);
+        let mut made = newest;
+        while self.versions.len() <= newest {
+            match faster.take_if(|(number, _)| *number == self.versions.len()) {
+                Some((_, content)) => self.committed(FASTER, content),
+                None => {
+                    made = self.versions.len();
+                    self.committed(name, content.clone());
+                }
+            }
+        }
+        self.tally.overtaken += usize::from(is_overtaken);
+        self.tally.dropped_meanwhile += usize::from(meanwhile.has_dropped);
+        let oldest = self.served.borrow_mut().oldest() as usize;
+        self.tally.dropped += oldest - std::mem::replace(&mut self.oldest, oldest);
+        (made, is_done, is_overtaken)
+    }
+
+    /// Somebody puts something else while a put is under way, or drops old versions, or both.
+    fn overtaking(&mut self, meanwhile: &Rc<RefCell<Meanwhile>>) -> Box<dyn FnOnce()> {
         let (served, keys, trusted) = (Rc::clone(&self.served), self.keys.clone(), self.trusted);
-        let (faster, seed) = (Rc::clone(faster), self.random.u64(..));
+        let (meanwhile, seed) = (Rc::clone(meanwhile), self.random.u64(..));
+        let (puts, keeps) = [(true, None), (false, Some(self.random.u64(1..12)))][self.random.usize(..2)];
         Box::new(move || {
             let machine = Machine::new(&keys, Some(MemberRole::Owner));
-            let content: Content = [(String::new(), seed.to_le_bytes().repeat(50))].into();
-            write(&machine.path(FASTER), &content);
             let way = Box::new(Lying::new(&served, Lie::None, 0));
             let mut vault = VaultClient::open(machine.local(), keys, way, trusted).unwrap();
-            let options = PutOptions { overwrite: true, ..PutOptions::default() };
-            let put = vault.put(&machine.path(FASTER), FASTER.as_bytes(), &options, &mut |_| ());
-            assert!(put.unwrap().is_new);
-            *faster.borrow_mut() = Some(content);
+            if puts {
+                let content: Content = [(String::new(), seed.to_le_bytes().repeat(50))].into();
+                write(&machine.path(FASTER), &content);
+                let options = PutOptions { overwrite: true, ..PutOptions::default() };
+                let put = vault.put(&machine.path(FASTER), FASTER.as_bytes(), &options, &mut |_| ()).unwrap();
+                assert!(put.is_new);
+                meanwhile.borrow_mut().put = Some((put.number as usize, content));
+            }
+            if let Some(keep) = keeps {
+                collect(&mut vault, keep).unwrap();
+                meanwhile.borrow_mut().has_dropped = true;
+            }
         })
     }
 
@@ -548,6 +596,7 @@ impl World {
 
     /// A machine that never saw the vault gets all of all versions.
     pub fn end(mut self) -> Tally {
+        self.tally.collected = self.served.borrow().collected;
         self.served.borrow_mut().start_again();
         self.machines.push(Machine::new(&self.keys, Some(MemberRole::Owner)));
         let machine = self.machines.len() - 1;
@@ -579,8 +628,12 @@ fn edited(random: &mut fastrand::Rng, content: &mut Vec<u8>) {
     }
     let at = random.usize(..=content.len());
     let gone = random.usize(..=(content.len() - at).min(5000));
-    let most = [20, 3000, 40_000][random.usize(..3)];
+    // What the most bring is a pack at the server.
+    let most = match random.u8(..24) {
+        0 => 500_000,
+        _ => [20, 3000, 40_000][random.usize(..3)],
+    };
     let new: Vec<u8> = (0..random.usize(..most)).map(|_| random.u8(..)).collect();
     content.splice(at..at + gone, new);
-    content.truncate(200_000);
+    content.truncate(600_000);
 }

@@ -140,8 +140,7 @@ fn what_is_written_while_garbage_is_collected_stays() {
     }
     assert!(steps > 2, "versions came in the midst of it");
     vault.drop_versions(statement(1, 2)).unwrap();
-    let (collected, needless) = collection.put_in_place(&mut vault).unwrap();
-    needless.delete();
+    let collected = collection.finish(&mut vault).unwrap();
     assert!(collected.after < collected.before / 4, "{collected:?} after {steps} steps");
     for round in 0..3 {
         for (root, content) in &written {

@@ -125,9 +125,7 @@ impl Vault {
         while !collection.step(self)? {
             collection.write_pack()?;
         }
-        let (collected, needless) = collection.put_in_place(self)?;
-        needless.delete();
-        Ok(collected)
+        collection.finish(self)
     }
 
     fn size(&self) -> u64 {
@@ -175,6 +173,13 @@ impl Collection {
             }
         }
         Ok(false)
+    }
+
+    /// Puts what was kept in the place of all, and deletes the packs that this leaves: for who has the vault alone.
+    pub fn finish(self, vault: &mut Vault) -> Result<CollectedBytes, VaultError> {
+        let (collected, needless) = self.put_in_place(vault)?;
+        needless.delete();
+        Ok(collected)
     }
 
     /// Adds what came meanwhile, and puts the new log in the place of the old one. Nothing else is done with the vault meanwhile, and
