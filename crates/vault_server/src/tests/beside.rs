@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use towpath_byte_store::LocalFiles;
 use towpath_byte_store::doubles::{ByteCall, FailingBytes};
 use towpath_link::Identity;
@@ -16,6 +18,9 @@ use super::collecting::{shortened, statement};
 use super::conversation::{Place, commit, object};
 use super::writer::{SignedUpdate, TestWriter, VAULT};
 use crate::folder::VaultRules;
+
+/// Who waits so long waits for the pack.
+const LONG: Duration = Duration::from_secs(60);
 
 /// Calls of a place of packs that wait until they are let through.
 struct Gate {
@@ -86,6 +91,11 @@ async fn assert_committed(connection: &mut VaultConnection, version: &SignedUpda
     assert!(matches!(answer, CommitAnswer::Committed(_)), "{answer:?}");
 }
 
+/// What others do while a pack is on its way.
+async fn beside<T>(work: impl Future<Output = T>) -> T {
+    timeout(LONG, work).await.expect("it waits for the pack")
+}
+
 /// Somebody comes, and reads the newest version, which has this number, and an object of a pack.
 async fn assert_read(place: &Place, writer: &TestWriter, newest: u64, name: Digest) {
     let (mut connection, head) = place.connected(writer).await;
@@ -107,7 +117,7 @@ async fn while_packs_of_a_version_are_written_others_read() {
     });
     for _ in 0..2 {
         gate.is_waited_at().await;
-        assert_read(&place, &writer, 1, blocks[3]).await;
+        beside(assert_read(&place, &writer, 1, blocks[3])).await;
         gate.let_through();
     }
     let (_connection, version) = committing.await.unwrap();
@@ -124,18 +134,22 @@ async fn while_a_pack_is_written_anew_others_read_and_write() {
     gate.arm(ByteCall::Put, 1);
     connection.drop_versions(statement(0, 1)).await.unwrap();
     gate.is_waited_at().await;
-    let (mut beside, _) = place.connected(&writer).await;
-    assert!(object(&mut beside, blocks[0]).await.is_some());
     let small = writer.insertion(0, &[300]);
-    assert_committed(&mut beside, &small).await;
+    let mut other = beside(async {
+        let (mut other, _) = place.connected(&writer).await;
+        assert!(object(&mut other, blocks[0]).await.is_some());
+        assert_committed(&mut other, &small).await;
+        other
+    })
+    .await;
     gate.let_through();
     // Returns when that collection is over.
     let vault = place.vaults.vault(VAULT).unwrap();
     let again = spawn_blocking(move || vault.collect()).await.unwrap().unwrap();
     assert!(again.before < 200_000, "{again:?}");
-    assert!(object(&mut beside, blocks[0]).await.is_some());
-    assert_eq!(object(&mut beside, blocks[7]).await, None);
-    assert!(object(&mut beside, Digest::of(&small.blocks[0])).await.is_some());
+    assert!(object(&mut other, blocks[0]).await.is_some());
+    assert_eq!(object(&mut other, blocks[7]).await, None);
+    assert!(object(&mut other, Digest::of(&small.blocks[0])).await.is_some());
 }
 
 /// Who asks for what lies in a pack may wait long for it.
@@ -149,12 +163,12 @@ async fn while_a_pack_is_read_others_write_and_collect() {
     let reading = tokio::spawn(async move { object(&mut asking, asked).await });
     gate.is_waited_at().await;
     let short = shortened(&writer);
-    assert_committed(&mut connection, &short).await;
+    beside(assert_committed(&mut connection, &short)).await;
     writer.committed(short);
     // The pack is written anew without what was dropped, and goes.
-    connection.drop_versions(statement(0, 1)).await.unwrap();
+    beside(connection.drop_versions(statement(0, 1))).await.unwrap();
     let vault = place.vaults.vault(VAULT).unwrap();
-    let again = spawn_blocking(move || vault.collect()).await.unwrap().unwrap();
+    let again = beside(spawn_blocking(move || vault.collect())).await.unwrap().unwrap();
     assert!(again.before < 200_000, "{again:?}");
     gate.let_through();
     assert!(reading.await.unwrap().is_some(), "it lies elsewhere now");
