@@ -230,6 +230,12 @@ mod tests {
 
     use super::*;
 
+    async fn until(mut done: impl FnMut() -> bool) {
+        while !done() {
+            tokio::task::yield_now().await;
+        }
+    }
+
     async fn write(socket: &CircuitSocket, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let count = poll_fn(|cx| socket.poll_write(cx, bytes)).await.unwrap();
@@ -246,12 +252,13 @@ mod tests {
             async move { carry(&shared, near).await }
         });
         let socket = CircuitSocket(Arc::clone(&shared));
-        sleep(Duration::from_millis(50)).await;
+        let mut turns = 0..100;
+        until(|| turns.next().is_none()).await;
         write(&socket, &[7; 100]).await;
         assert!(far.reader.next().await.unwrap().is_some());
         RelayMessage::Ack { through: 1 }.send(&mut far.writer).await.unwrap();
         far.writer.flush().await.unwrap();
-        sleep(Duration::from_millis(50)).await;
+        until(|| shared.update(|circuit, _| circuit.path_info().rtt > Duration::ZERO)).await;
         write(&socket, &[7; 500_000]).await;
         let limit = 5 * (crate::circuit::LEAST_QUIET + crate::circuit::LEAST_SILENCE);
         timeout(limit, carrying).await.unwrap().unwrap();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{interval, sleep, timeout};
 use towpath_link::frame::ReadError;
 use towpath_link::{Connection, FrameReader, FrameWriter, PeerProof, Protocol};
 use towpath_relay::client::AttemptError;
@@ -21,11 +21,10 @@ fn body(index: u32) -> Vec<u8> {
 /// Sends so many frames, at most this many bytes a second, and says goodbye.
 fn send(mut writer: FrameWriter, frames: u32, rate: u64) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let begun = Instant::now();
+        let mut due = interval(Duration::from_secs_f64(FRAME as f64 / rate as f64));
         for index in 0..frames {
+            due.tick().await;
             writer.send(1, &index.to_le_bytes(), &body(index)).await.unwrap();
-            let due = Duration::from_secs_f64(f64::from(index) * FRAME as f64 / rate as f64);
-            sleep(due.saturating_sub(begun.elapsed())).await;
         }
         writer.finish().await.unwrap();
     })

@@ -150,14 +150,6 @@ impl Meter {
         self.held_until = None;
     }
 
-    /// So many bytes have come by now; fewer than before if some came by a connection that is closed.
-    fn hear(&mut self, heard: u64, now: Duration) {
-        let came = heard.saturating_sub(self.heard);
-        self.heard = heard;
-        self.coming.requested(now);
-        self.coming.arrived(now, came, self.round_trip, false);
-    }
-
     /// True if the samples of an object, of which an older version is here, are worth asking for now.
     pub fn wants_samples(&self, facts: &ObjectFacts<'_>, now: Duration) -> bool {
         let names = [Some(facts.asked_as), Some(facts.oid).filter(|oid| *oid != facts.asked_as)];
@@ -178,7 +170,10 @@ impl Meter {
     ) -> Option<MeteredWant> {
         let network = Network::measured(self.rate.get(now, self.outstanding), path);
         self.round_trip = network.round_trip;
-        self.hear(path.arrived, now);
+        // Fewer than before if some came by a connection that is closed.
+        let came = path.arrived.saturating_sub(std::mem::replace(&mut self.heard, path.arrived));
+        self.coming.requested(now);
+        self.coming.arrived(now, came, self.round_trip, false);
         let disk_rate = self.costs.hoped_rate();
         // Reads in passing show how slow the disk is, but not how fast.
         let disk_rate = if facts.read_rate > 0.0 { disk_rate.min(facts.read_rate) } else { disk_rate };

@@ -7,8 +7,6 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(50);
 /// Most that a rate grows from one such time to the next, and is taken to grow in the next two.
 const MOST_GROWTH: f64 = 2.0;
-/// Growth that is no chance.
-const GROWS: f64 = 1.5;
 
 /// Rates of the last two round trips.
 #[derive(Debug, Clone, Copy, Default)]
@@ -40,9 +38,9 @@ impl SlowStart {
         }
     }
 
-    /// True if the last round trip brought so much more than the one before that the next will, too.
+    /// True if the last round trip brought so much more than the one before that it is no chance: half as much again.
     pub fn is_growing(&self) -> bool {
-        self.before > 0.0 && self.newest >= GROWS * self.before
+        self.before > 0.0 && self.newest >= 1.5 * self.before
     }
 
     /// Bytes a second that the network may carry, two round trips from now: what it carried in the last one, and while that
