@@ -150,7 +150,9 @@ impl CandidateSearch {
 
     /// Notes whether a guess proved right: that a file is the same, or an older version.
     pub fn proved(&self, is_same: bool, is_hit: bool) {
-        self.guesses(is_same).proved(is_hit);
+        let Guesses { hits, misses, .. } = self.guesses(is_same);
+        let count = if is_hit { hits } else { misses };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 
     const fn guesses(&self, is_same: bool) -> &Guesses {
@@ -187,11 +189,6 @@ impl Guesses {
         }
         self.weak.fetch_add(1, Ordering::Relaxed);
         true
-    }
-
-    fn proved(&self, is_hit: bool) {
-        let count = if is_hit { &self.hits } else { &self.misses };
-        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
