@@ -62,6 +62,12 @@ impl DeltaRequests {
         self.network.network_for(bytes)
     }
 
+    /// The same for files that are about to be asked for.
+    pub fn network_of(&self, files: &[Arc<CopyFile>]) -> Network {
+        let bases = files.iter().filter_map(|file| file.base().size());
+        self.network_for(bases.fold(0, u64::saturating_add))
+    }
+
     /// How hard answers should be packed; 0: not. `is_asked`: the person wants it in any case.
     pub fn pack_level(&self, is_asked: bool) -> u32 {
         let level = self.network_for(0).pack_level().unwrap_or(0).unsigned_abs();
@@ -73,39 +79,32 @@ impl DeltaRequests {
         self.network_for(0).likes_outlines()
     }
 
-    /// Requests that name or sign what lies in the place of files that are about to be asked for, one for each where that pays;
-    /// with `must_sign` they do not name it. Blocks.
+    /// Requests that name or sign the bases of files that are about to be asked for, one for each where that pays; with `must_sign`
+    /// they do not name them. Blocks.
     pub fn requests(
         &self,
-        files: &[&Arc<CopyFile>],
+        files: &[Arc<CopyFile>],
         must_sign: bool,
     ) -> Vec<Option<(Request, DescribedBase)>> {
-        let old_bytes = files.iter().filter_map(|file| file.base().size()).fold(0, u64::saturating_add);
-        let network = self.network_for(old_bytes);
+        let network = self.network_of(files);
         let DeltaCounts { hits, misses, .. } = *lock(&self.counts);
         let may_name = !must_sign && misses < MISSES + hits;
-        let is_idle = self.room.available_permits() == MOST_SIGNED;
-        let describe = |file: &&Arc<CopyFile>| self.describe(file, &network, may_name);
-        let described: Vec<_> = files.par_iter().with_max_len(4).map(describe).collect();
-        let in_parts = described.iter().flatten().filter(|(_, request, _)| request.base.ahead() > 0).count();
-        let finish = |(old, mut request, signed): (u64, Request, OwnedSemaphorePermit)| {
-            if let Base::Parts { count, ahead } = &mut request.base {
-                *ahead = network.signatures_ahead(*count as u32, is_idle && in_parts == 1).into();
-            }
-            let described = DescribedBase::new(&request, old, signed);
-            (request, described)
-        };
-        described.into_iter().map(|described| described.map(finish)).collect()
+        let count = |file: &CopyFile| parts::parts(file.base().size()?, file.wanted().size);
+        let in_parts = files.iter().filter(|file| count(file) > Some(1)).count();
+        let is_alone = in_parts == 1 && self.room.available_permits() == MOST_SIGNED;
+        let describe = |file: &Arc<CopyFile>| self.describe(file, &network, may_name, is_alone);
+        files.par_iter().with_max_len(4).map(describe).collect()
     }
 
-    /// Bytes of a file's base, the request with its name, its signature, or its parts, which are signed later, and room for all of
-    /// these signatures; none where that does not pay.
+    /// The request with the name of a file's base, its signature, or its parts, which are signed later; none where that does not pay,
+    /// or there is no room for its signatures.
     fn describe(
         &self,
         file: &CopyFile,
         network: &Network,
         may_name: bool,
-    ) -> Option<(u64, Request, OwnedSemaphorePermit)> {
+        is_alone: bool,
+    ) -> Option<(Request, DescribedBase)> {
         let (old, new) = (file.base().size()?, file.wanted().size);
         if !network.likes_name(old, new) || self.room.available_permits() < MAX_SIGNATURE_LEN {
             return None;
@@ -114,11 +113,13 @@ impl DeltaRequests {
         let (base, bytes) = match is_named.then(|| file.base().oid()).flatten() {
             Some(oid) => (Base::Named(oid), 0),
             None if !network.likes_delta(old, new) => return None,
-            None => sign(file, old, network.likes_outlines())?,
+            None => sign(file, old, network, is_alone)?,
         };
         let signed = Arc::clone(&self.room).try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()?;
         let request = Request { base, is_guess: file.base().is_guess(), outlines: network.outlines() };
-        Some((old, request, signed))
+        let parts = if let Base::Parts { count, ahead } = request.base { (count, ahead) } else { (1, 0) };
+        let (oid, requester) = (request.base.oid(), Requester::new(&request, old));
+        Some((request, DescribedBase { oid, requester, parts, _signed: signed }))
     }
 
     /// Whether the sender had a base that was named.
@@ -155,22 +156,14 @@ impl DeltaRequests {
     }
 }
 
-impl DescribedBase {
-    /// Of a request whose base has so many bytes.
-    fn new(request: &Request, old: u64, signed: OwnedSemaphorePermit) -> Self {
-        let oid = if let Base::Named(oid) = request.base { Some(oid) } else { None };
-        let parts = if let Base::Parts { count, ahead } = request.base { (count, ahead) } else { (1, 0) };
-        Self { oid, requester: Requester::new(request, old), parts, _signed: signed }
-    }
-}
-
 /// A file's base by its signature or its parts; and how many bytes all signatures may take.
-fn sign(file: &CopyFile, old: u64, in_steps: bool) -> Option<(Base, u64)> {
-    let count = parts::parts(old, file.wanted().size)?;
+fn sign(file: &CopyFile, old: u64, network: &Network, is_alone: bool) -> Option<(Base, u64)> {
+    let (count, in_steps) = (parts::parts(old, file.wanted().size)?, network.likes_outlines());
     if count > 1 {
         file.base().open()?;
         let bytes = count * parts::signature_len(old.div_ceil(count), old, in_steps);
-        return Some((Base::Parts { count, ahead: 1 }, bytes));
+        let ahead = network.signatures_ahead(count as u32, is_alone).into();
+        return Some((Base::Parts { count, ahead }, bytes));
     }
     let signature = sign_part(file, 1, 0, in_steps)?;
     let bytes = signature.len() as u64;

@@ -35,14 +35,13 @@
 //! | `notes`, `removing` | notes on disk until then; entries that may go, and what removing them would remove |
 //! | `receiving`, `wanted` | state that its parts share; a file that is requested |
 //! | `file` | one file on its way, and what it is drawn from |
-//! | `delta_requests`, `delta_receiver` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
+//! | `delta_requests` | changed files that come as deltas of what lies in their place, or of what was found for them ([`towpath_reuse`]) |
 //! | `network_look` | what is known of the network |
 //! | `supply`, `local`, `remote` | suppliers of files |
 //! | `given` | a supplier for tests and fuzz targets |
 //! | `fuzzing` | doors for the fuzz targets in `fuzz/`, in no other build |
 
 mod decide;
-mod delta_receiver;
 mod delta_requests;
 mod described;
 mod destination_rules;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use towpath_content::Oid;
-use towpath_content::delta::exchange::{Base, PatchParts, Reply, Request, Responder, ResponderAction};
+use towpath_content::delta::exchange::{PatchParts, Reply, Request, Responder, ResponderAction};
 use towpath_reuse::delta::patches;
 use towpath_store::{MAX_SPAN, State, Store};
 
@@ -21,8 +21,7 @@ pub struct Exchange {
 impl Exchange {
     /// For a file of this name and size, which was requested so.
     pub fn new(request: Request, oid: &Oid, size: u64) -> Self {
-        let base = if let Base::Named(base) = request.base { Some(base) } else { None };
-        Self { responder: Responder::new(request, oid, size), base }
+        Self { base: request.base.oid(), responder: Responder::new(request, oid, size) }
     }
 
     /// The reply. `content`: all of a little file, if it is known. A base is looked for in `store`, if there is one.

@@ -5,11 +5,11 @@ use std::fs::File;
 use std::path::Path;
 
 use towpath_content::Oid;
-use towpath_content::delta::exchange::{Base, Request, SMALL};
+use towpath_content::delta::exchange::{Reply, SMALL};
 use towpath_files::FileError;
 use towpath_protocol::offer::EntryTag;
 use towpath_store::{FileRecord, Hashed, Stamp, Store, StoreError, hash_and_keep};
-use towpath_transfer::offer::EntryBody;
+use towpath_transfer::offer::{EntryBody, EntryQuery};
 
 use super::exchange::Exchange;
 use super::source::Located;
@@ -20,14 +20,8 @@ use towpath_targets::index_record::store_stamp;
 pub struct Ask {
     /// The question.
     pub tag: EntryTag,
-    /// Which entry of the tree.
-    pub entry: u64,
-    /// Its content has to be named.
-    pub compare: bool,
-    /// If it has at most so many bytes its content may come with its name.
-    pub inline: u64,
-    /// What the receiver has of it, if that is something.
-    pub request: Option<Request>,
+    /// What of it: as much as may be answered.
+    pub query: EntryQuery,
     /// Where it is.
     pub located: Located,
 }
@@ -35,7 +29,7 @@ pub struct Ask {
 impl Ask {
     /// What the receiver has of it, if it names that.
     pub fn named_base(&self) -> Option<Oid> {
-        if let Some(Request { base: Base::Named(base), .. }) = &self.request { Some(*base) } else { None }
+        self.query.base.as_ref()?.base.oid()
     }
 }
 
@@ -45,7 +39,7 @@ pub struct Read {
     pub hashed: Hashed,
     /// What goes of it with its name.
     pub body: EntryBody,
-    /// What goes behind that, if the receiver has something of it.
+    /// What goes behind that.
     pub exchange: Option<Box<Exchange>>,
 }
 
@@ -97,12 +91,15 @@ impl UnreadFile {
 /// for what is replied: if that was named, it is looked for in `store`, if there is one. Patches are made with zstd's `level`.
 pub fn read(ask: &mut Ask, store: Option<&dyn Store>, level: i32) -> Result<Read, UnreadFile> {
     let (file, path) = (ask.located.open()?, ask.located.whole_path());
-    let Some(request) = ask.request.take() else { return read_open(&file, &path, ask.inline) };
-    let kept = if matches!(request.base, Base::Named(_)) { 0 } else { SMALL };
+    let Some(request) = ask.query.base.take() else {
+        return read_open(&file, &path, ask.query.inline.into());
+    };
+    let kept = if request.base.oid().is_some() { 0 } else { SMALL };
     let (hashed, content) = hash_and_keep(&file, &path, kept)?;
     let mut exchange = Exchange::new(request, &hashed.oid, hashed.stamp.size);
-    let body = EntryBody::Delta(exchange.reply(&file, Some(content), store, level));
-    Ok(Read { hashed, body, exchange: Some(Box::new(exchange)) })
+    let reply = exchange.reply(&file, Some(content), store, level);
+    let exchange = (reply == Reply::InParts).then(|| Box::new(exchange));
+    Ok(Read { hashed, body: EntryBody::Delta(reply), exchange })
 }
 
 fn read_open(file: &File, path: &Path, inline: u64) -> Result<Read, UnreadFile> {

@@ -88,13 +88,9 @@ fn append(file: &Path, hashes: &[u8]) -> io::Result<()> {
         let bytes = std::fs::read(file)?;
         let kept = bytes.as_chunks::<HASH>().0;
         let shorter = file.with_extension(format!("{}.tmp", std::process::id()));
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&shorter)?
-            .write_all(kept[kept.len() / 2..].as_flattened())?;
+        // Of a process that had this number before.
+        let _ = std::fs::remove_file(&shorter);
+        open(&shorter)?.write_all(kept[kept.len() / 2..].as_flattened())?;
         std::fs::rename(shorter, file)?;
     }
     // One write, so that copies side by side do not mix theirs.

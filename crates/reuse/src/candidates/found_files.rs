@@ -140,10 +140,7 @@ impl FoundFiles {
 
     fn count(&self, is_same: bool, bytes: u64, by_deltas: bool) {
         let is_hit = bytes > 0 || by_deltas;
-        match is_same {
-            true => self.search.proved_same(is_hit),
-            false => self.search.proved_base(is_hit),
-        }
+        self.search.proved(is_same, is_hit);
         let mut made = lock(&self.made);
         made.files += u64::from(is_hit);
         made.bytes += bytes;

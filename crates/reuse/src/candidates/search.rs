@@ -144,19 +144,19 @@ impl CandidateSearch {
         let moved = index.filter(|_| self.in_pieces).and_then(|index| index.moved(file));
         let within = index.filter(|_| has_bases).and_then(|index| index.other_version(file));
         best([same, moved, within, outside].into_iter().flatten(), |candidate| {
-            let guesses = if candidate.is_same() { &self.same } else { &self.bases };
-            guesses.may_guess(candidate.resemblance.rule().first)
+            self.guesses(candidate.is_same()).may_guess(candidate.resemblance.rule().first)
         })
     }
 
-    /// Notes whether a guess that a file is the same proved right.
-    pub fn proved_same(&self, is_hit: bool) {
-        self.same.proved(is_hit);
+    /// Notes whether a guess proved right: that a file is the same, or an older version.
+    pub fn proved(&self, is_same: bool, is_hit: bool) {
+        let Guesses { hits, misses, .. } = self.guesses(is_same);
+        let count = if is_hit { hits } else { misses };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes whether a guess that a file is an older version proved right.
-    pub fn proved_base(&self, is_hit: bool) {
-        self.bases.proved(is_hit);
+    const fn guesses(&self, is_same: bool) -> &Guesses {
+        if is_same { &self.same } else { &self.bases }
     }
 }
 
@@ -189,11 +189,6 @@ impl Guesses {
         }
         self.weak.fetch_add(1, Ordering::Relaxed);
         true
-    }
-
-    fn proved(&self, is_hit: bool) {
-        let count = if is_hit { &self.hits } else { &self.misses };
-        count.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -255,11 +250,11 @@ mod tests {
         let guess = |seconds| candidates.guess(Some(&index), &sought(seconds), None).is_some();
         assert_eq!((0..1000).filter(|_| guess(2)).count(), WEAK_SAME as usize);
         assert!(guess(1));
-        candidates.proved_same(true);
+        candidates.proved(true, true);
         assert_eq!((0..10).filter(|_| guess(2)).count(), 2);
-        (0..MISSES).for_each(|_| candidates.proved_same(false));
+        (0..MISSES).for_each(|_| candidates.proved(true, false));
         assert!(guess(1));
-        candidates.proved_same(false);
+        candidates.proved(true, false);
         assert!(!guess(1));
     }
 
@@ -371,9 +366,9 @@ mod tests {
         };
         assert_eq!((2..1000).filter(|number| guess(&format!("photo {number}"))).count(), WEAK_BASES as usize);
         assert!((2..1000).all(|number| guess(&format!("v{number}/file"))), "a directory tells more");
-        (0..MISSES).for_each(|_| candidates.proved_base(false));
+        (0..MISSES).for_each(|_| candidates.proved(false, false));
         assert!(!guess("v2/file"));
-        candidates.proved_base(true);
+        candidates.proved(false, true);
         assert!(guess("v2/file") && guess("photo 2"));
     }
 

@@ -6,11 +6,9 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::MutexGuard;
 
 use towpath_content::Oid;
-use towpath_content::delta::exchange::SignedParts;
-use towpath_content::delta::exchange::parts::parts;
 use towpath_content::pieces::MIN_LOG2;
 use towpath_files::{FileBody, FileError, RelPath, Stamp};
 use towpath_reuse::candidates::machine::Machine;
@@ -18,10 +16,11 @@ use towpath_reuse::candidates::rules::FileCandidate;
 use towpath_reuse::delta::made::IN_PLACE;
 use towpath_store::hash_open_file;
 use towpath_targets::placing::{Begun, Placing};
+use towpath_transfer::intervals::Intervals;
 
-use super::{CopyFile, Note};
+use super::{CopyFile, FileState, Note};
 
-/// Parts of a file that are here, from its front on, and where the older version goes on behind them.
+/// What is here of a file from its front on, and where the older version goes on behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Front {
     /// Bytes that are here.
@@ -31,18 +30,8 @@ pub struct Front {
 }
 
 impl Front {
-    /// The whole parts among the first `here` bytes of a file of `size`, whose older version has `old`.
+    /// The first `here` bytes of a file of `size`, whose older version has `old`, in the same share.
     pub fn of(here: u64, old: u64, size: u64) -> Option<Self> {
-        let cut = SignedParts::new(old, size, parts(old, size)?)?;
-        let whole =
-            (0..cut.count()).take_while(|index| cut.target(*index).is_some_and(|part| part.end <= here));
-        let last = whole.last()?;
-        Some(Self { end: cut.target(last)?.end, instead: cut.base(last)?.end })
-    }
-
-    /// The first `here` bytes of a file of `size`, whose older version has `old`, in the same share. This copy wrote them itself,
-    /// so they need not be whole parts.
-    pub fn at(here: u64, old: u64, size: u64) -> Option<Self> {
         let instead = u128::from(here) * u128::from(old) / u128::from(size.max(1));
         (1..=size).contains(&here).then_some(Self { end: here, instead: instead as u64 })
     }
@@ -89,84 +78,91 @@ impl DeltaBase {
     }
 }
 
-/// What a file is made of by a delta.
+/// What a file is made of that is here.
 pub struct FileBase<'a> {
     pub(super) file: &'a CopyFile,
 }
 
 impl<'a> FileBase<'a> {
-    /// Whether what it is made of does not lie in its place, but was found.
-    pub fn is_found(&self) -> bool {
-        self.found().is_some()
-    }
-
-    /// Whether that may be quite another file.
+    /// Whether it may be quite another file than the older version.
     pub fn is_guess(&self) -> bool {
-        self.found().is_some_and(|found| found.is_guess(self.file.size()))
+        self.file.found().is_some_and(|found| found.is_guess(self.file.size()))
     }
 
     /// Where its older version lies, and why that is taken for one.
     pub fn named(&self) -> Option<(PathBuf, &'static str)> {
         let path = self.older_version()?.whole_path(self.file.receiving.opened()?);
-        let reason = self.found().map_or(IN_PLACE, |found| found.resemblance.name());
+        let reason = self.file.found().map_or(IN_PLACE, |found| found.resemblance.name());
         Some((path, reason))
     }
 
-    fn found(&self) -> Option<&'a FileCandidate> {
-        let found = self.file.found.get().filter(|found| !found.is_same());
-        found.filter(|_| self.file.wanted.old.is_none())
-    }
-
-    /// What it is to be made of by a delta. None where other pieces of it are here already than the first parts, from a copy
-    /// that was interrupted.
+    /// What it is to be made of by a delta.
     pub fn open(&self) -> Option<DeltaBase> {
-        let older = self.older_version().filter(|_| self.may_be())?;
+        let older = self.for_delta()?;
         let file = older.open(self.file.receiving.opened()?)?;
-        let rest = self.rest().and_then(|rest| Some((rest.body.clone(), rest.front?)));
-        Some(DeltaBase::new(file, older.size(), rest))
+        Some(DeltaBase::new(file, older.size(), self.front()))
     }
 
-    /// Makes it of its older version. False: that has other bytes.
+    /// Makes it of its older version, or of what may be the same. False: that has other bytes.
     pub fn take(&self, oid: &Oid) -> Result<bool, FileError> {
-        let placing = self.file.receiving.placing()?;
-        let older = self.older_version().and_then(|older| Some((older.open(placing)?, older.size())));
-        let Some((older, size)) = older else { return Ok(false) };
-        self.file.parts().take_all(&older, size.min(self.file.size()), oid)
+        let (placing, size) = (self.file.receiving.placing()?, self.file.size());
+        let Some(older) = self.older_version() else { return Ok(false) };
+        // The name of an older version was asked for.
+        let may_be = |found: &FileCandidate| !found.is_same() || older.oid(placing) == Some(*oid);
+        let file = older.open(placing).filter(|_| self.file.found().is_none_or(may_be));
+        file.map_or(Ok(false), |file| self.file.parts().take_all(&file, older.size().min(size), oid))
     }
 
-    /// What came of it before, which is taken the first time.
-    fn rest(&self) -> Option<Arc<Rest>> {
-        let known = self.file.state().rest.clone();
-        known.or_else(|| self.take_rest())
+    /// What is here of its front: from a copy that was interrupted, or over a connection that was lost. None if most of what is here
+    /// lies elsewhere.
+    fn front(&self) -> Option<(FileBody, Front)> {
+        let old = self.older_version().map_or(0, |older| older.size());
+        let state = self.left();
+        let here = state.came.prefix();
+        let front = Front::of(here, old, state.size).filter(|_| here >= state.came.len() / 2)?;
+        Some((state.staged.as_ref()?.body().clone(), front))
     }
 
-    fn take_rest(&self) -> Option<Arc<Rest>> {
+    /// Bytes that are here of its front.
+    pub fn front_len(&self) -> u64 {
+        self.front().map_or(0, |(_, front)| front.end)
+    }
+
+    /// How the file stands, with what an interrupted copy left of it, which is taken the first time.
+    fn left(&self) -> MutexGuard<'_, FileState> {
+        let was_sought = std::mem::replace(&mut self.file.state().is_sought, true);
+        let left = if was_sought { None } else { self.take_left() };
+        let mut state = self.file.state();
+        if let Some((staged, ranges)) = left {
+            state.staged = Some(staged);
+            ranges.into_iter().for_each(|range| state.came.insert(range));
+        }
+        state
+    }
+
+    fn take_left(&self) -> Option<Begun> {
         let (placing, path) = (self.file.receiving.opened()?, &self.file.wanted.path);
         let reopen = |name: &str| placing.destination.staging().reopen_for(path, name);
-        let (staged, ranges) = placing.left_of(&self.file.key(), self.file.size(), reopen).ok()??;
-        // Pieces come in any order.
-        let here = if ranges.len() == 1 { front_of(&ranges) } else { 0 };
-        let old = self.older_version().map_or(0, |older| older.size());
-        let (body, front) = (staged.body().clone(), Front::of(here, old, self.file.size()));
-        let rest = Arc::new(Rest { body, front, ranges });
-        let mut state = self.file.state();
-        (state.staged, state.rest) = (Some(staged), Some(Arc::clone(&rest)));
-        Some(rest)
+        placing.left_of(&self.file.key(), self.file.size(), reopen).ok()?
     }
 
-    /// A temporary for it, and where bytes are in that: what came before, else a new one. An interrupted copy goes on with it.
-    pub(super) fn begin(&self, size: u64) -> Result<Begun, FileError> {
-        let rest = self.rest();
-        let left = rest.zip(self.file.state().staged.take());
-        let (staged, ranges) = match left {
-            Some((rest, staged)) => {
+    /// Has a temporary for it, with what came before, else a new one. An interrupted copy goes on with it.
+    pub(super) fn begin(&self, size: u64) -> Result<FileBody, FileError> {
+        let left = self.left().staged.take();
+        let staged = match left {
+            Some(staged) => {
                 staged.body().set_size(size)?;
-                (staged, rest.ranges.clone())
+                staged
             }
-            None => (self.file.fresh(size)?, Vec::new()),
+            None => {
+                self.file.state().came = Intervals::default();
+                self.file.fresh(size)?
+            }
         };
         self.file.receiving.placing()?.note_part(&self.file.key(), &staged, size > 1 << MIN_LOG2);
-        Ok((staged, ranges))
+        let body = staged.body().clone();
+        self.file.state().staged = Some(staged);
+        Ok(body)
     }
 
     /// What is probably an older version: what lies in its place, or else what was found for it.
@@ -174,42 +170,30 @@ impl<'a> FileBase<'a> {
         if let Some(stamp) = &self.file.wanted.old {
             return Some(OlderVersion { path: &self.file.wanted.path, stamp, is_outside: false });
         }
-        let found = self.found()?;
+        let found = self.file.found()?;
         let (path, stamp) = (&found.file.path, &found.file.stamp);
         Some(OlderVersion { path, stamp, is_outside: found.is_outside() })
     }
 
-    fn may_be(&self) -> bool {
+    /// Its older version, where a delta may be made of that.
+    fn for_delta(&self) -> Option<OlderVersion<'a>> {
         let options = &self.file.receiving.options;
-        let is_wanted = !options.whole_file && !options.dry_run && self.file.wanted.compare.is_none();
-        is_wanted && self.rest().is_none_or(|rest| rest.front.is_some())
+        let is_wanted = !options.whole_file && !options.dry_run && !self.file.is_named_first();
+        let may_be = || self.left().came.is_empty() || self.front().is_some();
+        self.older_version().filter(|_| is_wanted && may_be())
     }
 
     /// The name of the older version that is here, if that alone is the base. Reads it unless the index knows it.
     pub fn oid(&self) -> Option<Oid> {
-        let older = self.older_version().filter(|_| self.may_be() && self.rest().is_none())?;
+        let older = self.for_delta().filter(|_| self.front().is_none())?;
         older.oid(self.file.receiving.opened()?)
     }
 
     /// Bytes of its base, if there is one.
     pub fn size(&self) -> Option<u64> {
-        let old = self.older_version()?.size();
-        let front = self.rest().and_then(|rest| rest.front);
-        Some(front.map_or(old, |front| front.joined(old)))
+        let old = self.for_delta()?.size();
+        Some(self.front().map_or(old, |(_, front)| front.joined(old)))
     }
-}
-
-/// What came of a file before: in an interrupted copy, or over a connection that was lost.
-pub(super) struct Rest {
-    pub(super) body: FileBody,
-    /// What is here of its front, if that may be part of a base.
-    pub(super) front: Option<Front>,
-    pub(super) ranges: Vec<Range<u64>>,
-}
-
-/// Bytes at the front that sorted ranges have.
-pub(super) fn front_of(ranges: &[Range<u64>]) -> u64 {
-    if let Some(Range { start: 0, end }) = ranges.first() { *end } else { 0 }
 }
 
 /// A file that is here.
@@ -251,25 +235,8 @@ mod tests {
 
     use super::*;
 
-    const MIB: u64 = 1 << 20;
-
     #[test]
-    fn whole_parts_alone_count() {
-        // Three parts.
-        let (old, size) = (18 * MIB, 24 * MIB);
-        for (here, end, instead) in
-            [(8 * MIB, 8, 6), (16 * MIB - 1, 8, 6), (16 * MIB, 16, 12), (24 * MIB, 24, 18)]
-        {
-            let front = Front::of(here, old, size).unwrap();
-            assert_eq!(front, Front { end: end * MIB, instead: instead * MIB }, "{here}");
-            assert_eq!(front.joined(old), (end + 18 - instead) * MIB);
-        }
-        assert_eq!(Front::of(8 * MIB - 1, old, size), None);
-        assert_eq!(Front::of(u64::MAX, 0, u64::MAX), None);
-    }
-
-    #[test]
-    fn what_came_over_a_lost_connection_counts_to_the_byte() {
+    fn what_came_counts_to_the_byte() {
         for (here, old, size, expected) in [
             (0, 100, 100, None),
             (7, 100, 100, Some(7)),
@@ -279,7 +246,7 @@ mod tests {
             (1, 0, 0, None),
             (u64::MAX, u64::MAX, u64::MAX, Some(u64::MAX)),
         ] {
-            let front = Front::at(here, old, size);
+            let front = Front::of(here, old, size);
             assert_eq!(front, expected.map(|instead| Front { end: here, instead }), "{here} {old} {size}");
             assert!(
                 front.is_none_or(|front| front.joined(old) <= old.max(size)),

@@ -5,18 +5,16 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use towpath_content::Oid;
-use towpath_content::pieces::{MAX_LIVE_SIZE, Value};
+use towpath_content::pieces::Value;
 use towpath_files::{FileError, Staged};
 use towpath_store::{PieceHasher, hash_open_file};
-use towpath_transfer::intervals::Intervals;
 
-use super::delta_base::{FileBase, Front, Rest, front_of};
+use super::delta_base::FileBase;
 use super::renamed::OldNames;
 use super::{CopyFile, Wanted};
-use towpath_reuse::candidates::index::{Present, Sought};
+use towpath_reuse::candidates::index::Sought;
 use towpath_reuse::candidates::rules::FileCandidate;
 
 impl CopyFile {
@@ -31,26 +29,20 @@ impl CopyFile {
         let _ = self.found.set(found);
     }
 
-    /// Whether another file of the destination may have its bytes.
-    pub fn has_lookalike(&self) -> bool {
-        self.found.get().is_some_and(FileCandidate::is_same)
+    /// That other file.
+    pub fn found(&self) -> Option<&FileCandidate> {
+        self.found.get()
     }
 
-    /// Makes it of that other file. False: that has other bytes.
-    pub fn take_lookalike(&self, oid: &Oid) -> Result<bool, FileError> {
-        let (found, placing) = (self.found.get(), self.receiving.placing()?);
-        let Some(FileCandidate { file: Present { path, stamp }, .. }) = found.filter(|found| found.is_same())
-        else {
-            return Ok(false);
-        };
-        if stamp.size != self.size() || !placing.holds(path, stamp, oid) {
-            return Ok(false);
+    /// Whether its content has to be named before anything of it comes.
+    pub fn is_named_first(&self) -> bool {
+        match self.found() {
+            Some(found) => found.is_same(),
+            None => self.wanted.compare.is_some() || self.old_names().may_be(),
         }
-        let Ok(file) = placing.destination.open_file(path, stamp) else { return Ok(false) };
-        self.parts().take_all(&file, stamp.size, oid)
     }
 
-    /// What it is made of by a delta.
+    /// What of this machine it is made of.
     pub const fn base(&self) -> FileBase<'_> {
         FileBase { file: self }
     }
@@ -72,18 +64,13 @@ pub struct FileParts<'a> {
 }
 
 impl FileParts<'_> {
-    /// They begin to come.
-    pub fn begin(&self) -> Result<(), FileError> {
-        let (file, size) = (self.file, self.file.size());
-        // What came before is written once more, where it is: it stays, should this be interrupted as well.
-        let (staged, left) = file.base().begin(size)?;
-        let mut state = file.state();
-        state.staged = Some(staged);
-        state.came = Intervals::default();
-        left.into_iter().for_each(|range| state.came.insert(range));
-        // Pieces of larger files are larger than those of a live object.
-        state.parts = (size <= MAX_LIVE_SIZE).then(HashedParts::default);
-        Ok(())
+    /// They begin to come. Returns how many bytes are here from before: these are written once more, where they are, so that they
+    /// stay, should this be interrupted as well.
+    pub fn begin(&self) -> Result<u64, FileError> {
+        self.file.base().begin(self.file.size())?;
+        let mut state = self.file.state();
+        state.parts = Some(HashedParts::default());
+        Ok(state.came.len())
     }
 
     /// All of them are the first `len` of a file that is here. False: that is not what they are called.
@@ -95,30 +82,19 @@ impl FileParts<'_> {
         self.finish(oid)
     }
 
-    /// The next part.
-    pub fn take(&self, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
+    /// The next part. Returns how many bytes of it were not here before.
+    pub fn take(&self, offset: u64, bytes: &[u8]) -> Result<u64, FileError> {
         let mut state = self.file.state();
-        // What was left there has to be written over, also with zeros.
-        let is_fresh = state.rest.is_none();
         // From here on it has to be read once more.
         state.parts.take_if(|parts| !parts.add(offset, bytes));
-        let sparse = state.is_sparse && is_fresh;
-        let Some(staged) = &state.staged else { return Ok(()) };
+        let range = offset..offset + bytes.len() as u64;
+        let new = state.came.gaps(&range).iter().map(|gap| gap.end - gap.start).sum();
+        // What was left there has to be written over, also with zeros.
+        let sparse = state.is_sparse && new == bytes.len() as u64;
+        let Some(staged) = &state.staged else { return Ok(0) };
         staged.body().write_piece(offset, bytes, sparse)?;
-        state.came.insert(offset..offset + bytes.len() as u64);
-        Ok(())
-    }
-
-    /// No more come for now: those that came stay, and are part of the file's base if they are at its front. Returns how many
-    /// bytes of it that are, if any came.
-    pub fn keep(&self) -> Option<u64> {
-        let old = self.file.base().older_version().map_or(0, |older| older.size());
-        let mut state = self.file.state();
-        let ranges: Vec<_> = state.came.iter().collect();
-        let body = state.staged.as_ref().filter(|_| !ranges.is_empty())?.body().clone();
-        let here = front_of(&ranges);
-        state.rest = Some(Arc::new(Rest { body, front: Front::at(here, old, state.size), ranges }));
-        Some(here)
+        state.came.insert(range);
+        Ok(new)
     }
 
     /// All came: true if they are what the file is called, which then takes its name. Else nothing of them is kept.
@@ -134,10 +110,7 @@ impl FileParts<'_> {
 
     /// Nothing came of them.
     pub fn drop_all(&self) {
-        let mut state = self.file.state();
-        state.rest = None;
-        let staged = state.staged.take();
-        drop(state);
+        let staged = self.file.state().staged.take();
         if let Some(Err(error)) = staged.map(Staged::discard) {
             tracing::debug!(%error, "parts stay where they are");
         }
@@ -178,11 +151,14 @@ impl HashedParts {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use towpath_content::tree::Time;
+
     use towpath_files::{RelPath, Stamp};
 
     use super::super::tests::file_of;
     use super::*;
+    use towpath_reuse::candidates::index::Present;
     use towpath_reuse::candidates::rules::Resemblance;
 
     const PIECE: usize = 1 << towpath_content::pieces::MIN_LOG2;
@@ -223,7 +199,7 @@ mod tests {
         std::fs::write(home.path().join("to/old"), vec![1; size]).unwrap();
         // Not even zeros may be left out where something lies.
         let new = [vec![2; part], vec![0; part]].concat();
-        for (came, is_front) in [(part / 2, false), (part, true)] {
+        for came in [part / 2, part] {
             let first = taken_up(home.path(), size);
             assert_eq!(first.base().open().unwrap().read(0..3).as_deref(), Some(&[1; 3][..]));
             first.parts().begin().unwrap();
@@ -234,13 +210,10 @@ mod tests {
 
             let next = taken_up(home.path(), size);
             next.learn(size as u64, Time { seconds: 1, nanos: 0 }, true);
-            let base = next.base().open().filter(|_| next.base().oid().is_none());
-            assert_eq!(base.is_some(), is_front, "{came}");
-            if let Some(base) = base {
-                assert_eq!((base.size(), next.base().size()), (size as u64, Some(size as u64)));
-                let middle = base.read(part as u64 - 1..part as u64 + 1);
-                assert_eq!(middle.as_deref(), Some(&[7, 1][..]));
-            }
+            let base = next.base().open().filter(|_| next.base().oid().is_none()).unwrap();
+            assert_eq!((base.size(), next.base().size()), (size as u64, Some(size as u64)));
+            let middle = base.read(came as u64 - 1..came as u64 + 1);
+            assert_eq!(middle.as_deref(), Some(&[7, 1][..]));
             next.parts().begin().unwrap();
             next.parts().take(0, &new[..part]).unwrap();
             next.parts().take(part as u64, &new[part..]).unwrap();

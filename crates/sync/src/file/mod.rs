@@ -25,7 +25,6 @@ use towpath_transfer::object::CheckError;
 use towpath_transfer::{FetchError, Metadata as Labels, Outcome, SourceId};
 
 pub use self::delta_base::DeltaBase;
-use self::delta_base::Rest;
 use self::drawn::HashedParts;
 use super::notes::{InTheWay, Position, Replacement, RoomRecord, StagedFile};
 use super::receiving::Receiving;
@@ -57,12 +56,12 @@ struct FileState {
     is_sparse: bool,
     permit: Option<FilePermit>,
     staged: Option<Staged>,
-    /// Hash of the parts that came, as long as they come from the front on.
-    parts: Option<HashedParts>,
-    /// Where parts are in the temporary.
+    /// What an interrupted copy left of it was looked for.
+    is_sought: bool,
+    /// Where bytes of it are in the temporary, before a session fetches the others.
     came: Intervals,
-    /// What came of it before, as far as that was looked for.
-    rest: Option<Arc<Rest>>,
+    /// Hash of the parts that come, as long as they come from the front on.
+    parts: Option<HashedParts>,
 }
 
 impl CopyFile {
@@ -74,9 +73,9 @@ impl CopyFile {
             is_sparse: receiving.options.sparse,
             permit: Some(permit),
             staged: None,
-            parts: None,
+            is_sought: false,
             came: Intervals::default(),
-            rest: None,
+            parts: None,
         };
         Arc::new(Self {
             receiving: Arc::clone(receiving),

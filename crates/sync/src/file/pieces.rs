@@ -16,7 +16,6 @@ use super::CopyFile;
 use towpath_targets::base_file::{BaseFile, WORTH_READING};
 use towpath_targets::file_target::{FileTarget, TargetFile};
 use towpath_targets::partial::PartialFile;
-use towpath_targets::placing::Begun;
 
 impl CopyFile {
     /// How a session knows it.
@@ -48,10 +47,17 @@ impl TargetFile for CopyFile {
         &self.partial
     }
 
+    /// A new one shares the bytes of the file that is replaced where the file system can do so.
     fn stage(&self, size: Option<u64>) -> Result<(FileBody, Vec<Range<u64>>), FileError> {
-        let (staged, left) = open(self, size.unwrap_or_else(|| self.size()))?;
-        let body = staged.body().clone();
-        self.state().staged = Some(staged);
+        let body = self.base().begin(size.unwrap_or_else(|| self.size()))?;
+        let mut left: Vec<_> = self.state().came.iter().collect();
+        if let Some(mut older) = open_base(self) {
+            if left.is_empty() && body.share(older.file())? {
+                left.push(0..older.in_place());
+                older = older.shared();
+            }
+            self.partial.set_base(older);
+        }
         Ok((body, left))
     }
 
@@ -70,21 +76,6 @@ impl TargetFile for CopyFile {
     fn place(&self, oid: &Oid, values: Vec<Value>) -> Result<(), FileError> {
         self.finish_staged((*oid, values))
     }
-}
-
-/// A temporary for it: what an interrupted copy left, else a new one, which shares the bytes of the file
-/// that it replaces where the file system can do so; and where bytes are in it. They are all hashed before
-/// they count.
-fn open(file: &CopyFile, size: u64) -> Result<Begun, FileError> {
-    let (staged, mut left) = file.base().begin(size)?;
-    if let Some(mut older) = open_base(file) {
-        if left.is_empty() && staged.body().share(older.file())? {
-            left.push(0..older.in_place());
-            older = older.shared();
-        }
-        file.partial.set_base(older);
-    }
-    Ok((staged, left))
 }
 
 /// The file that it replaces, if that is worth reading; only a help.

@@ -6,21 +6,21 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use towpath_content::Oid;
 use towpath_content::delta::exchange::{NextSignature, Reply};
-use towpath_files::FileError;
 use towpath_transfer::SourceId;
 use towpath_transfer::offer::{EntryBody, EntryContent, EntryQuery};
 use towpath_transfer::session::{EntryNext, EntryTarget, OnDone};
 use towpath_transfer::{FetchError, Fetched, ObjectRequest, Outcome};
 
+use super::in_parts::ComingDelta;
 use super::told::ToldProgress;
 use super::{INLINE, RemoteSupplier};
-use crate::delta_receiver::DeltaReceiver;
 use crate::delta_requests::DescribedBase;
 use crate::error::CopyError;
 use crate::file::CopyFile;
 use crate::message::violation;
 use towpath_content::lock::lock;
 use towpath_reuse::candidates::renames::MAX_WAITING;
+use towpath_reuse::candidates::rules::FileCandidate;
 
 /// A file that was asked for.
 pub(super) struct RemoteFile {
@@ -29,7 +29,7 @@ pub(super) struct RemoteFile {
     /// Its base, until the answer.
     described: Option<DescribedBase>,
     /// While it comes in parts.
-    pub(super) receiver: Option<DeltaReceiver>,
+    pub(super) receiver: Option<ComingDelta>,
     /// What progress knows of its parts.
     pub(super) told: ToldProgress,
     /// Where it comes from.
@@ -73,18 +73,16 @@ impl RemoteFile {
         if !self.file.is_to_come(&oid) {
             return Ok(EntryNext::Over);
         }
-        let inspected: &[u8] = if let EntryBody::Whole(content) = &body { content } else { &[] };
+        let whole = if let EntryBody::Whole(content) = &body { Some(content.clone()) } else { None };
+        let inspected = whole.as_deref().unwrap_or_default();
         if let Err(outcome) = self.file.passes(&self.supplier.processors, &oid, 0, inspected) {
             self.file.ended(&FetchError::Ended(outcome));
             return Ok(EntryNext::Over);
         }
-        let (whole, has_base) = match (body, described) {
+        match (body, described) {
             (EntryBody::Delta(reply), Some(described)) => return self.begin_delta(oid, reply, described),
-            (EntryBody::Whole(content), described) => (Some(content), described.is_some()),
-            (_, described) => (None, described.is_some()),
-        };
-        if has_base {
-            self.missed();
+            (_, Some(_)) => self.proved(false),
+            (_, None) => {}
         }
         Ok(self.bring(oid, whole))
     }
@@ -116,7 +114,8 @@ impl RemoteFile {
     /// Asks once more, for what the file has over its base as that is now.
     pub(super) fn ask_for_delta(&mut self, must_sign: bool) -> EntryNext {
         let requests = &self.supplier.delta_requests;
-        let (base, described) = requests.requests(&[&self.file], must_sign).pop().flatten().unzip();
+        let (base, described) =
+            requests.requests(&[Arc::clone(&self.file)], must_sign).pop().flatten().unzip();
         self.described = described;
         let pack = requests.pack_level(self.supplier.compress);
         let entry = self.file.wanted().entry;
@@ -125,20 +124,17 @@ impl RemoteFile {
 
     /// Makes a file of one that lies elsewhere in the destination; false if there is none, or it is not that.
     fn take_lookalike(&self, oid: &Oid) -> bool {
-        let is_taken = self.file.has_lookalike() && self.is_made_here(self.file.take_lookalike(oid));
-        if self.file.has_lookalike() {
-            self.supplier.candidates.proved_same(is_taken);
-        }
-        is_taken
+        self.file.found().is_some_and(FileCandidate::is_same) && self.takes_base(oid)
     }
 
     /// Whether all of it was made of a file that is here, which then counts.
-    pub(super) fn is_made_here(&self, made: Result<bool, FileError>) -> bool {
-        let is_made = made.unwrap_or_else(|error| {
+    pub(super) fn takes_base(&self, oid: &Oid) -> bool {
+        let is_made = self.file.base().take(oid).unwrap_or_else(|error| {
             tracing::debug!(%error, "what lies here could not be read: the file is fetched");
             self.file.parts().drop_all();
             false
         });
+        self.proved(is_made);
         if is_made {
             self.came_whole(&SourceId::this_machine());
         }
@@ -155,10 +151,10 @@ impl RemoteFile {
         progress.brought(source, size);
     }
 
-    /// Nothing was made of what was taken for an older version of the file, if that is what it was to be made of.
-    pub(super) fn missed(&self) {
-        if self.file.base().is_found() {
-            self.supplier.candidates.proved_base(false);
+    /// Whether what was found for the file proved right, if something was.
+    pub(super) fn proved(&self, is_hit: bool) {
+        if let Some(found) = self.file.found() {
+            self.supplier.candidates.proved(found.is_same(), is_hit);
         }
     }
 

@@ -64,16 +64,9 @@ pub struct RemoteSupplier {
 #[derive(Default)]
 struct FileLists {
     /// They are about to be asked for.
-    next: Option<Vec<PendingFile>>,
+    next: Option<Vec<Arc<CopyFile>>>,
     /// They may have been renamed: until the walk is over.
     held: Option<Vec<HeldFile>>,
-}
-
-/// A file that is about to be asked for.
-struct PendingFile {
-    file: Arc<CopyFile>,
-    /// Its content has to be named.
-    compare: bool,
 }
 
 /// A file with the name of its content.
@@ -108,15 +101,13 @@ impl RemoteSupplier {
     }
 
     /// Asks for a few of them before the others, or for a probe, where only that tells of the network. Returns the others.
-    fn ask_first(&self, files: Vec<PendingFile>) -> Result<Vec<PendingFile>, CopyError> {
-        let facts = |pending: &PendingFile| FirstFile {
-            size: if pending.compare { 0 } else { pending.file.size() },
-            has_older: pending.file.base().size().is_some(),
+    fn ask_first(&self, files: Vec<Arc<CopyFile>>) -> Result<Vec<Arc<CopyFile>>, CopyError> {
+        let facts = |file: &Arc<CopyFile>| FirstFile {
+            size: if file.is_named_first() { 0 } else { file.size() },
+            has_older: file.base().size().is_some(),
         };
         let facts: Vec<_> = files.iter().map(facts).collect();
-        let old_bytes =
-            files.iter().filter_map(|pending| pending.file.base().size()).fold(0, u64::saturating_add);
-        let network = self.delta_requests.network_for(old_bytes);
+        let network = self.delta_requests.network_of(&files);
         let chosen = match self.first.choose(&network, &facts, INLINE.into()) {
             FirstStep::Files(chosen) => chosen,
             FirstStep::All => return Ok(files),
@@ -135,31 +126,26 @@ impl RemoteSupplier {
 
     /// Files whose bytes may be here under other names are asked for by the names of their contents, and those of which an
     /// older version lies elsewhere like those that have one in their place.
-    fn find_candidates(&self, files: &mut [PendingFile]) {
-        let sought: Vec<_> =
-            files.iter().enumerate().filter_map(|(at, pending)| Some((at, pending.file.sought()?))).collect();
-        let placing = sought.first().and_then(|(at, _)| files[*at].file.receiving().opened());
-        let Some(root) = placing.map(|placing| &*placing.base) else { return };
-        let (places, sought): (Vec<_>, Vec<_>) = sought.into_iter().unzip();
-        let found = self.candidates.find(root, |bytes| self.delta_requests.network_for(bytes), &sought);
-        for (at, found) in places.into_iter().zip(found) {
-            if let Some(found) = found {
-                files[at].compare = found.is_same();
-                files[at].file.set_found(found);
-            }
+    fn find_candidates(&self, files: &[Arc<CopyFile>]) {
+        let sought = files.iter().filter_map(|file| Some((file, file.sought()?)));
+        let (files, sought): (Vec<_>, Vec<_>) = sought.unzip();
+        let Some(placing) = files.first().and_then(|file| file.receiving().opened()) else { return };
+        let network = |bytes| self.delta_requests.network_for(bytes);
+        let found = self.candidates.find(&placing.base, network, &sought);
+        for (file, found) in files.into_iter().zip(found) {
+            found.into_iter().for_each(|found| file.set_found(found));
         }
     }
 
-    /// Asks for files, and describes what lies in their places.
-    fn ask(&self, files: Vec<PendingFile>) -> Result<(), CopyError> {
+    /// Asks for files, and describes what they may be made of.
+    fn ask(&self, files: Vec<Arc<CopyFile>>) -> Result<(), CopyError> {
         let Some(this) = self.this.upgrade() else { return Ok(()) };
-        let changed: Vec<_> = files.iter().filter(|file| !file.compare).map(|file| &file.file).collect();
-        let mut described = self.delta_requests.requests(&changed, false).into_iter();
+        let described = self.delta_requests.requests(&files, false);
         let pack = self.delta_requests.pack_level(self.compress);
-        let requests = files.into_iter().map(|PendingFile { file, compare }| {
-            let described = if compare { None } else { described.next().flatten() };
+        let requests = files.into_iter().zip(described).map(|(file, described)| {
             let (base, described) = described.unzip();
-            let query = EntryQuery { entry: file.wanted().entry, compare, inline: INLINE, pack, base };
+            let (entry, compare) = (file.wanted().entry, file.is_named_first());
+            let query = EntryQuery { entry, compare, inline: INLINE, pack, base };
             EntryRequest { query, target: Box::new(RemoteFile::new(&this, file, described)) }
         });
         let requests: Vec<_> = requests.collect();
@@ -194,11 +180,10 @@ impl Settling for RemoteSupplier {
 impl Supplier for RemoteSupplier {
     fn bring(&self, file: Arc<CopyFile>) -> Result<(), CopyError> {
         self.tree.want(file.wanted().entry);
-        let compare = file.wanted().compare.is_some() || file.old_names().may_be();
         let count = {
             let mut lists = lock(&self.lists);
             let next = lists.next.as_mut().ok_or_else(hung_up)?;
-            next.push(PendingFile { file, compare });
+            next.push(file);
             next.len()
         };
         if count >= TOGETHER { self.push() } else { Ok(()) }
@@ -224,7 +209,7 @@ impl Supplier for RemoteSupplier {
             return Ok(());
         }
         files = self.ask_first(files)?;
-        self.find_candidates(&mut files);
+        self.find_candidates(&files);
         self.ask(files)
     }
 }

@@ -33,7 +33,9 @@ impl Answering {
 
     /// The live object of a large file that is being hashed, if it was asked for before.
     pub(super) fn hashed_now(&self, ask: &Ask) -> Option<Oid> {
-        lock(&self.tree).wanted_file(ask.entry)?.live.filter(|_| !ask.compare)
+        let mut tree = lock(&self.tree);
+        let names = &tree.wanted_file(ask.query.entry)?.oids;
+        names.iter().find(|oid| oid.is_live() && !ask.query.compare).copied()
     }
 
     fn stream_blocking(&self, ask: &Ask, replies: &Arc<Replies>) -> Result<(), Box<dyn Error>> {
@@ -42,10 +44,7 @@ impl Answering {
         let live = Oid::Live(random);
         let (located, path) = (&ask.located, ask.located.whole_path());
         let opened = located.open().map_err(UnreadFile::from);
-        let file = opened.inspect_err(|error| self.refuse(ask.tag, located, error, replies))?;
-        if let Some(file) = lock(&self.tree).wanted_file(ask.entry) {
-            file.live = Some(live);
-        }
+        let file = opened.inspect_err(|error| self.refuse(ask, error, replies))?;
         let answer = self.named(ask, live);
         let out = AnswerQueue::new(replies, &self.runtime);
         self.send_answers(vec![answer], &out)?;
@@ -53,13 +52,13 @@ impl Answering {
         let put = self.store.put_open_file(file, &path, &live, &About::default()).map_err(UnreadFile::from);
         // It stays on offer: the receiver is to learn from the store that it is lost, and may have reported it already.
         let (content, _) = put.inspect_err(|error| {
-            if let Some(file) = lock(&self.tree).wanted_file(ask.entry) {
+            if let Some(file) = lock(&self.tree).wanted_file(ask.query.entry) {
                 file.is_told = true;
                 self.tell_failed(located, error);
             }
         })?;
         // From here on the receiver may ask for it by its content.
-        self.offer_entry(ask.entry, content);
+        self.offer_entry(ask.query.entry, content);
         Ok(())
     }
 }

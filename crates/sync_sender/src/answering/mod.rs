@@ -26,7 +26,6 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use towpath_content::Oid;
-use towpath_content::delta::exchange::{Base, Request};
 use towpath_protocol::offer::EntryAsk;
 use towpath_protocol::{ControlSender, Replies};
 use towpath_store::{DiskStore, Store};
@@ -117,25 +116,13 @@ pub struct WantedFile {
     oids: HashSet<Oid>,
     /// The person knows that it can't be read.
     pub is_told: bool,
-    /// The live object that names it while it is hashed.
-    live: Option<Oid>,
     /// The base that was named of it: one, not one after the other until one is here.
     base: Option<Oid>,
 }
 
 impl From<Located> for WantedFile {
     fn from(located: Located) -> Self {
-        Self { located, oids: HashSet::new(), is_told: false, live: None, base: None }
-    }
-}
-
-impl WantedFile {
-    /// Whether what is asked of it may be answered.
-    fn may_have_base(&mut self, request: &Request) -> bool {
-        match request.base {
-            Base::Named(oid) => *self.base.get_or_insert(oid) == oid,
-            Base::Signature(_) | Base::Parts { .. } | Base::Outlined { .. } => true,
-        }
+        Self { located, oids: HashSet::new(), is_told: false, base: None }
     }
 }
 
@@ -168,21 +155,16 @@ impl Answering {
     fn locate(&self, asks: Vec<EntryAsk>, replies: &Replies) -> Vec<Ask> {
         let mut tree = lock(&self.tree);
         let mut located = Vec::with_capacity(asks.len());
-        for EntryAsk { tag, query } in asks {
+        for EntryAsk { tag, mut query } in asks {
             let Some(file) = tree.ask(query.entry) else {
                 replies.refuse(tag, &Outcome::Refused("an entry that is not on offer".into()));
                 continue;
             };
             let goes_whole = !query.compare && !self.rules.is_inspected;
-            let request = query.base.filter(|_| goes_whole).filter(|request| file.may_have_base(request));
-            located.push(Ask {
-                tag,
-                entry: query.entry,
-                compare: query.compare,
-                inline: if goes_whole { query.inline.min(INLINE).into() } else { 0 },
-                request,
-                located: file.located.clone(),
-            });
+            query.inline = if goes_whole { query.inline.min(INLINE) } else { 0 };
+            let mut may_be = |base: Oid| *file.base.get_or_insert(base) == base;
+            query.base = query.base.filter(|it| goes_whole && it.base.oid().is_none_or(&mut may_be));
+            located.push(Ask { tag, query, located: file.located.clone() });
         }
         located
     }
@@ -235,11 +217,13 @@ impl Answering {
 
     fn answer(self: &Arc<Self>, files: Vec<Ask>, out: &AnswerQueue) -> Result<(), CopyError> {
         let (mut answers, mut rest) = (Vec::with_capacity(files.len()), Vec::new());
-        let (files, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(|ask| ask.request.is_none());
+        let (files, changed): (Vec<_>, Vec<_>) = files.into_iter().partition(|ask| ask.query.base.is_none());
         for ask in files {
             match self.known(&ask).or_else(|| self.hashed_now(&ask)) {
                 Some(oid) => answers.push(self.named(&ask, oid)),
-                None if ask.located.stamp.size > HASH_FIRST && !ask.compare => self.stream(ask, &out.replies),
+                None if ask.located.stamp.size > HASH_FIRST && !ask.query.compare => {
+                    self.stream(ask, &out.replies)
+                }
                 None => rest.push(ask),
             }
         }
@@ -274,14 +258,13 @@ impl Answering {
         out: &AnswerQueue,
     ) -> Result<(), CopyError> {
         let mut in_parts = Vec::new();
-        for (read, ask) in read {
-            let tag = ask.tag;
-            match self.reply(read, ask, &out.replies) {
-                Some((answer, Some((located, exchange)))) => {
-                    in_parts.push(((tag, answer), located, exchange))
+        for (read, mut ask) in read {
+            match read {
+                Err(error) => self.refuse(&ask, &error, &out.replies),
+                Ok(Read { hashed, body, exchange: None }) => answers.push(self.reply(&mut ask, hashed, body)),
+                Ok(Read { hashed, body, exchange: Some(exchange) }) => {
+                    in_parts.push((self.reply(&mut ask, hashed, body), ask.located, exchange));
                 }
-                Some((answer, None)) => answers.push((tag, answer)),
-                None => {}
             }
         }
         self.send_answers(answers, out)?;

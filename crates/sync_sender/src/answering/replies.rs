@@ -5,13 +5,13 @@ use towpath_content::Oid;
 use towpath_content::delta::exchange::Reply;
 use towpath_protocol::Replies;
 use towpath_protocol::offer::EntryTag;
+use towpath_store::Hashed;
 use towpath_transfer::Outcome;
 use towpath_transfer::offer::{EntryBody, EntryContent};
 
 use super::Answering;
 use crate::events::FailedEntry;
-use crate::exchange::Exchange;
-use crate::reading::{Ask, Read, UnreadFile, now};
+use crate::reading::{Ask, UnreadFile, now};
 use crate::source::Located;
 use towpath_content::lock::lock;
 use towpath_targets::index_record::known_at;
@@ -19,24 +19,9 @@ use towpath_targets::index_record::known_at;
 /// An answer to an ask.
 pub(super) type NamedAnswer = (EntryTag, EntryContent);
 
-/// What goes behind a reply.
-type InParts = (Located, Box<Exchange>);
-
 impl Answering {
-    /// The answer for one file that was read, and what goes behind it; none if it is refused.
-    pub(super) fn reply(
-        &self,
-        read: Result<Read, UnreadFile>,
-        mut ask: Ask,
-        replies: &Replies,
-    ) -> Option<(EntryContent, Option<InParts>)> {
-        let Read { hashed, body, exchange } = match read {
-            Ok(read) => read,
-            Err(error) => {
-                self.refuse(ask.tag, &ask.located, &error, replies);
-                return None;
-            }
-        };
+    /// The answer for one file that was read.
+    pub(super) fn reply(&self, ask: &mut Ask, hashed: Hashed, body: EntryBody) -> NamedAnswer {
         ask.located.stamp = now(&ask.located.stamp, &hashed.stamp);
         let oid = match &body {
             EntryBody::Delta(Reply::UnknownBase) => {
@@ -45,24 +30,26 @@ impl Answering {
             }
             // Nothing of it will be fetched.
             EntryBody::Whole(_) => Some(hashed.oid),
-            EntryBody::Named | EntryBody::Delta(_) => Some(self.offer_entry(ask.entry, hashed.oid)),
+            EntryBody::Named | EntryBody::Delta(_) => Some(self.offer_entry(ask.query.entry, hashed.oid)),
         };
         // What is the same the receiver knows by the name of its base.
         let oid = oid.filter(|_| body != EntryBody::Delta(Reply::Same));
-        let exchange = exchange.filter(|_| body == EntryBody::Delta(Reply::InParts));
-        let answer = answer_of(&ask.located, oid, body);
-        Some((answer, exchange.map(|exchange| (ask.located, exchange))))
+        (ask.tag, answer_of(&ask.located, oid, body))
     }
 
     /// The name of a file's content, if the index knows it and the content is not to go with it.
     pub(super) fn known(&self, ask: &Ask) -> Option<Oid> {
         let stamp = &ask.located.stamp;
-        if stamp.size <= ask.inline { None } else { known_at(&self.store, &ask.located.whole_path(), stamp) }
+        if stamp.size <= ask.query.inline.into() {
+            None
+        } else {
+            known_at(&self.store, &ask.located.whole_path(), stamp)
+        }
     }
 
     /// The name of a file's content, which may be fetched from here on.
     pub(super) fn named(&self, ask: &Ask, oid: Oid) -> NamedAnswer {
-        let oid = self.offer_entry(ask.entry, oid);
+        let oid = self.offer_entry(ask.query.entry, oid);
         (ask.tag, answer_of(&ask.located, Some(oid), EntryBody::Named))
     }
 
@@ -78,9 +65,9 @@ impl Answering {
     }
 
     /// A file can't be had; the person learns why.
-    pub(super) fn refuse(&self, tag: EntryTag, located: &Located, error: &UnreadFile, replies: &Replies) {
-        self.tell_failed(located, error);
-        replies.refuse(tag, &Outcome::NotHere);
+    pub(super) fn refuse(&self, ask: &Ask, error: &UnreadFile, replies: &Replies) {
+        self.tell_failed(&ask.located, error);
+        replies.refuse(ask.tag, &Outcome::NotHere);
     }
 
     pub(super) fn tell_failed(&self, located: &Located, error: &UnreadFile) {

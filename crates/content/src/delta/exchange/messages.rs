@@ -116,6 +116,11 @@ pub enum StepOf {
 }
 
 impl Base {
+    /// Its name, if that is all that describes it.
+    pub const fn oid(&self) -> Option<Oid> {
+        if let Self::Named(oid) = self { Some(*oid) } else { None }
+    }
+
     /// Signatures that follow a request with this base.
     pub const fn ahead(&self) -> u64 {
         if let Self::Parts { ahead, .. } = self { *ahead } else { 0 }

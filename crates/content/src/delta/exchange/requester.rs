@@ -298,11 +298,6 @@ impl Requester {
         let _ = self.go_on(part, ReceivedParts::finish);
     }
 
-    /// The file is not wanted so any more. Signatures that are owed are refused.
-    pub fn abandon(&mut self) {
-        self.give_up();
-    }
-
     /// The request for the next step by itself, with a signature that was to be sent; none if the file does not come as one part, or
     /// an outline is too long.
     pub fn ask_anew(&self, signature: Vec<u8>) -> Option<Request> {
@@ -335,8 +330,8 @@ impl Requester {
         done
     }
 
-    /// Ends it; signatures that are owed are refused.
-    fn give_up(&mut self) {
+    /// The file is not wanted so any more. Signatures that are owed are refused.
+    pub fn give_up(&mut self) {
         if let RequesterState::Receiving(receiving) = &self.state {
             let owed = receiving.tasks.iter().filter(|task| !matches!(task, StepTask::Make(_))).count();
             self.refuse(owed);

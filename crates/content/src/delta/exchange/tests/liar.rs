@@ -167,7 +167,7 @@ fn a_file_that_can_not_be_written_is_abandoned_and_its_signatures_are_refused() 
     assert_eq!(requester.poll(), RequesterAction::Read(0..100_000));
     requester.read(Some(base[..100_000].to_vec()));
     assert!(matches!(requester.poll(), RequesterAction::Write { offset: 0, .. }));
-    requester.abandon();
+    requester.give_up();
     assert_eq!(requester.poll(), RequesterAction::Send(NextSignature::GivenUp));
     assert_eq!(requester.poll(), RequesterAction::End(RequesterEnd::GivenUp));
 }
