@@ -2,11 +2,10 @@
 //! first while the better one is in trouble.
 //!
 //! A request that is under way when ways change ends where it was put, and takes nothing of the other way's window. Only what a lost way says
-//! it does not have is asked again, of the first way, at once: it knows nothing. So are entries that it could not ask for. Of the first way no
-//! more entries are asked for than it answers in a second: of thousands most would come by it although the better one stands.
+//! it does not have is asked again, of the first way, at once: it knows nothing. So are entries that it could not ask for.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -74,6 +73,8 @@ pub struct Takeover {
     /// Bytes that were asked of the first way, until their calls have ended.
     asked_first: AtomicU64,
     ahead: EntriesAhead,
+    /// Several links are to come.
+    gives_way: AtomicBool,
     better: Mutex<Option<TransferWay>>,
     names: Names,
 }
@@ -82,7 +83,8 @@ impl Takeover {
     /// Begins with `first`.
     pub fn new(first: impl Into<TransferWay>, names: Names) -> Arc<Self> {
         let (asked_first, ahead, better) = (AtomicU64::new(0), EntriesAhead::default(), Mutex::default());
-        Arc::new(Self { first: first.into(), asked_first, ahead, better, names })
+        let gives_way = AtomicBool::new(false);
+        Arc::new(Self { first: first.into(), asked_first, ahead, gives_way, better, names })
     }
 
     /// Uses nothing but what is offered: until then, and while that is in trouble, requests are
@@ -90,6 +92,17 @@ impl Takeover {
     pub fn only_better(waiting: &'static str, names: Names) -> Arc<Self> {
         let first: Arc<dyn Source> = Arc::new(WaitingWants { trouble: waiting });
         Self::new(first, names)
+    }
+
+    /// Several links are to come: the first way is asked for no more entries than it answers in a second, so that the rest is theirs. One
+    /// connection in the place of another would not be worth it: on a long path that one has to become fast first.
+    pub fn give_way(&self) {
+        self.gives_way.store(true, Ordering::Relaxed);
+    }
+
+    /// True if several links are to come.
+    pub fn gives_way(&self) -> bool {
+        self.gives_way.load(Ordering::Relaxed)
     }
 
     /// From now on requests go to `better`, instead of any that was offered before.
@@ -227,7 +240,10 @@ impl OfferSource for Takeover {
             if let Some(better) = self.better() {
                 wants = better.get_entries(wants, Arc::clone(&sink)).await;
             }
-            self.ask_first(wants, &sink).await
+            match self.gives_way() {
+                true => self.ask_first(wants, &sink).await,
+                false => self.first.get_entries(wants, sink).await,
+            }
         })
     }
 }

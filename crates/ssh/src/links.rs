@@ -50,6 +50,9 @@ impl ChosenWays {
     pub fn offer(&self, single: &Arc<Direct>) {
         let mut offered = lock(&self.offered);
         let single = Takeover::new(Arc::clone(single), NAMES);
+        if self.takeover.gives_way() {
+            single.give_way();
+        }
         if let Some(links) = &offered.links {
             single.offer(Arc::clone(links));
         }

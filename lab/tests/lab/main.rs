@@ -27,5 +27,6 @@ fn main() -> ExitCode {
     if let Some(code) = machinery::helper() {
         return code;
     }
-    runner::run(&[links::SITUATIONS, topologies::SITUATIONS, leftovers::SITUATIONS, running::SITUATIONS])
+    let modules = [links::SITUATIONS, topologies::SITUATIONS, leftovers::SITUATIONS, running::SITUATIONS];
+    runner::run(&modules, &[])
 }

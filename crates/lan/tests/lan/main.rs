@@ -16,5 +16,5 @@ mod meeting;
 mod runner;
 
 fn main() -> ExitCode {
-    runner::run(&[meeting::SITUATIONS])
+    runner::run(&[meeting::SITUATIONS], &[])
 }
