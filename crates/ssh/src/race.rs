@@ -275,7 +275,7 @@ impl Racer {
     ) {
         self.status.send_modify(|status| status.tried.clone_from(&theirs));
         let (mut standing, linked) = (Vec::new(), Mutex::default());
-        if let Some(takeover) = takeover.as_ref().filter(|_| !self.links.is_empty()) {
+        if let Some(takeover) = takeover.as_ref().filter(|_| self.links.len() > 1) {
             takeover.give_way();
         }
         let chosen = takeover.map(|takeover| ChosenWays::new(takeover, self.status.clone()));
