@@ -104,6 +104,8 @@ pub(crate) struct Machine {
     /// Names that were put here while the newest version was hidden: an offer was noted in the place of one whose answer was
     /// lost, so a put may be refused once more than it must.
     unsure: BTreeSet<String>,
+    /// For each name its last put: it may write over that although it looked at an older version since, as the newest one was hidden.
+    own: BTreeMap<String, u64>,
     /// The newest version it knows of.
     pub(crate) newest: u64,
 }
@@ -128,8 +130,8 @@ pub struct World {
 
 impl Machine {
     fn new(keys: &VaultKeys, role: Option<MemberRole>) -> Self {
-        let (files, seen, unsure) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Self { folder: memory_folder(), keys: keys.clone(), role, files, seen, unsure, newest: 0 }
+        let (files, seen, unsure, own) = Default::default();
+        Self { folder: memory_folder(), keys: keys.clone(), role, files, seen, unsure, own, newest: 0 }
     }
 
     pub(crate) fn is_owner(&self) -> bool {
@@ -283,10 +285,9 @@ impl World {
             _ => self.edit(machine, name),
         };
         let overwrite = self.random.u8(..4) == 0;
-        let is_stale = {
-            let put = self.versions.last().unwrap().get(name).map(|entry| entry.put);
-            put.is_some() && put != self.machines[machine].seen.get(name).copied()
-        };
+        let (here, put) = (&self.machines[machine], self.versions.last().unwrap().get(name).map(|it| it.put));
+        let is_stale = put.is_some() && put != here.seen.get(name).copied();
+        let is_own = put == here.own.get(name).copied();
         let (mut way, lie, has_lied) = self.way();
         let meanwhile = Rc::<RefCell<Meanwhile>>::default();
         if self.random.u8(..3) == 0 {
@@ -328,7 +329,7 @@ impl World {
             }
             Ok(outcome) => {
                 assert_eq!((outcome.is_new, outcome.number as usize), (is_done, newest), "{told}");
-                assert!(overwrite || !is_stale, "{told}");
+                assert!(overwrite || is_own || !is_stale, "{told}");
                 assert_eq!(self.versions[newest][name].content, content, "{told}");
             }
             Err(VaultClientError::Conflict { .. }) => {
@@ -348,6 +349,7 @@ impl World {
         }
         let put = self.versions[newest][name].put;
         self.machines[machine].seen.insert(name.to_owned(), put);
+        self.machines[machine].own.insert(name.to_owned(), put);
         if is_answered {
             self.machines[machine].unsure.remove(name);
             self.tally.harmless += usize::from(has_lied.get());
