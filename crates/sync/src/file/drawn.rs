@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use towpath_content::Oid;
-use towpath_content::pieces::Value;
+use towpath_content::pieces::{MAX_LIVE_SIZE, Value};
 use towpath_files::{FileError, Staged};
 use towpath_store::{PieceHasher, hash_open_file};
 
@@ -69,7 +69,8 @@ impl FileParts<'_> {
     pub fn begin(&self) -> Result<u64, FileError> {
         self.file.base().begin(self.file.size())?;
         let mut state = self.file.state();
-        state.parts = Some(HashedParts::default());
+        // Pieces of larger files are larger than those of a live object.
+        state.parts = (state.size <= MAX_LIVE_SIZE).then(HashedParts::default);
         Ok(state.came.len())
     }
 
