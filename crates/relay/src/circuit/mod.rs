@@ -38,7 +38,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 /// Where the path is measured, and so is known when an acknowledgement can be expected, both are as short as that, but not shorter.
 /// Who got another address, or whose router did, hears nothing and is told nothing.
 pub const LEAST_QUIET: Duration = Duration::from_secs(1);
-/// See there.
+/// The same of the time for an answer.
 pub const LEAST_SILENCE: Duration = Duration::from_millis(1500);
 /// So long after the last block more of them are expected.
 const STREAMING: Duration = Duration::from_secs(5);
