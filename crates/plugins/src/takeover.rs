@@ -23,7 +23,7 @@ use crate::links::EntriesAhead;
 
 /// Delay before asking again while there is no connection at all.
 const WAIT: Duration = Duration::from_millis(200);
-/// Longest time without a look for a better way while entries wait for room.
+/// Longest time without a look for a better way while entries wait for room: nobody tells when its trouble ends.
 const LOOK: Duration = Duration::from_millis(50);
 /// Any window will do for a plugin that brings nothing.
 const WAITING_WINDOW: u64 = 4 << 20;
