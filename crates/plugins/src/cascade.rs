@@ -37,6 +37,7 @@ impl Source for Cascade {
         for state in self.sources.iter().map(|source| source.state()) {
             all = SourceState {
                 window: all.window.max(state.window),
+                beside: all.beside.max(state.beside),
                 path: state.path,
                 trouble: all.trouble.or(state.trouble),
                 is_encrypted: all.is_encrypted && state.is_encrypted,

@@ -167,7 +167,11 @@ impl Source for Takeover {
         let better = self.better().map(|better| better.plugin.state());
         // The better one is not to wait for what still comes the first way: on a long path that is for seconds.
         let beside = self.asked_first.load(Ordering::Relaxed);
-        let better = better.map(|state| SourceState { window: state.window + beside, ..state });
+        let better = better.map(|state| SourceState {
+            window: state.window + beside,
+            beside: state.beside + beside,
+            ..state
+        });
         SourceState { is_encrypted, ..better.unwrap_or_else(|| self.first.plugin.state()) }
     }
 

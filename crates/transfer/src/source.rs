@@ -194,6 +194,8 @@ pub struct SourceState {
     /// Bytes of wants it likes to have under way in all; 0 if it likes no more requests now, which
     /// is looked at again when something happens, and twice a second.
     pub window: u64,
+    /// Of these, what comes by a way that no more is asked of: it says nothing of how much the way that is used takes.
+    pub beside: u64,
     /// The way that its bytes come.
     pub path: PathState,
     /// Trouble that keeps it from delivering, in words for people.
@@ -220,8 +222,8 @@ impl SourceState {
     pub fn of_window(window: u64) -> Self {
         let path = PathState::default();
         let (trouble, is_encrypted, proves, makes_deltas) = (None, false, true, false);
-        let (price, sources) = (NETWORK_PRICE, 1);
-        Self { window, path, trouble, is_encrypted, proves, makes_deltas, price, sources }
+        let (price, sources, beside) = (NETWORK_PRICE, 1, 0);
+        Self { window, beside, path, trouble, is_encrypted, proves, makes_deltas, price, sources }
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) struct Inmost {
 
 impl Inmost {
     pub(super) const WINDOW: u64 = 5 << 20;
+    pub(super) const BESIDE: u64 = 1 << 20;
     pub(super) const SOURCES: usize = 7;
     pub(super) const PRICE: u32 = 3;
     pub(super) const TROUBLE: &str = "the line is dead";
@@ -93,6 +94,7 @@ impl Source for Inmost {
     fn state(&self) -> SourceState {
         SourceState {
             window: Self::WINDOW,
+            beside: Self::BESIDE,
             path: Self::PATH,
             trouble: Some(Self::TROUBLE.into()),
             is_encrypted: self.is_encrypted,

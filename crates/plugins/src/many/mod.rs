@@ -377,6 +377,7 @@ impl Drop for GivesUp {
 pub(crate) fn joined(all: SourceState, other: SourceState) -> SourceState {
     SourceState {
         window: all.window + other.window,
+        beside: all.beside + other.beside,
         path: PathState {
             round_trip: nearest(all.path.round_trip, other.path.round_trip),
             shortest: nearest(all.path.shortest, other.path.shortest),

@@ -203,6 +203,7 @@ async fn the_better_way_does_not_wait_for_what_still_comes_the_first_way() {
         first.asked.notified().await;
         let before = first.wants();
         takeover.offer(better.plugin());
+        assert_eq!(takeover.state().beside, before * PIECE as u64);
         while first.wants() + better.wants() < 9 {
             tokio::task::yield_now().await;
         }
@@ -210,7 +211,8 @@ async fn the_better_way_does_not_wait_for_what_still_comes_the_first_way() {
         first.holds.send_replace(false);
     };
     tokio::join!(fetch(&takeover, &data), offering);
-    assert_eq!(takeover.state().window, 2 * PIECE as u64, "nothing comes the first way any more");
+    let SourceState { window, beside, .. } = takeover.state();
+    assert_eq!((window, beside), (2 * PIECE as u64, 0), "nothing comes the first way any more");
 }
 
 /// One of several connections is lost in mid-transfer: the others bring what it owed, and nothing goes back to the first way.

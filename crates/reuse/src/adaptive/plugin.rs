@@ -277,7 +277,8 @@ impl Source for Adaptive {
 
     fn state(&self) -> SourceState {
         let state = self.network.state();
-        SourceState { window: self.shared.meter().window(state.window, self.shared.now()), ..state }
+        let window = self.shared.meter().window(state.window.saturating_sub(state.beside), self.shared.now());
+        SourceState { window: window + state.beside, ..state }
     }
 
     fn describe<'a>(

@@ -1,6 +1,7 @@
 //! The plugin over a network that brings nothing: what it takes back when it wants a recipe.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ const SIZE: u64 = 200 * PIECE;
 struct Slow {
     cancelled: Mutex<Vec<Tag>>,
     changed: Notify,
+    /// Bytes that come by a way which is not asked any more.
+    beside: u64,
 }
 
 impl Slow {
@@ -40,7 +43,7 @@ impl Source for Slow {
 
     fn state(&self) -> SourceState {
         let path = PathState { shortest: Duration::from_millis(40), ..PathState::default() };
-        SourceState { path, ..SourceState::of_window(16 * PIECE) }
+        SourceState { path, beside: self.beside, ..SourceState::of_window(16 * PIECE + self.beside) }
     }
 
     fn describe<'a>(
@@ -107,20 +110,37 @@ fn piece(oid: Oid, index: u64) -> Want {
     Want { positions, ..Want::new(10 + index, id) }
 }
 
-#[tokio::test]
-async fn pieces_that_wait_are_taken_back_when_a_recipe_is_wanted() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Arc::new(DiskStore::open(&folder.path().join("state"), &folder.path().join("data")).unwrap());
+/// The plugin over a network, with a store in this folder, which alone is searched.
+fn over(slow: Arc<Slow>, folder: &Path) -> Adaptive {
+    let store = Arc::new(DiskStore::open(&folder.join("state"), &folder.join("data")).unwrap());
     let scope = Scope {
-        start: folder.path().into(),
+        start: folder.into(),
         roots: Vec::new(),
         extra: Vec::new(),
         beyond_destination: false,
         ..Scope::default()
     };
-    let slow = Arc::new(Slow::default());
     let search = Search { store, scope, leave_out: Arc::new(|_| false), effort: Effort::Some, limit_rate: 0 };
-    let adaptive = Adaptive::new(Arc::clone(&slow) as _, search);
+    Adaptive::new(slow, search)
+}
+
+/// They filled the little that is asked for at first, and a connection that stood after a moment was asked seconds later.
+#[tokio::test]
+async fn what_comes_beside_takes_no_room_of_what_is_asked_for_at_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let [alone, beside] = [0, 3 * PIECE].map(|beside| {
+        let slow = Slow { beside, ..Slow::default() };
+        over(Arc::new(slow), folder.path()).state().window
+    });
+    assert!(alone < 16 * PIECE, "little is asked for at first");
+    assert_eq!(beside, alone + 3 * PIECE);
+}
+
+#[tokio::test]
+async fn pieces_that_wait_are_taken_back_when_a_recipe_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow = Arc::new(Slow::default());
+    let adaptive = over(Arc::clone(&slow), folder.path());
     let (it, other) = (Oid::of(b"it"), Oid::of(b"another"));
     let (_keep, hints) = tokio::sync::watch::channel(Vec::new());
     let context = Context { root: it, node: None, secret: None, hints };
