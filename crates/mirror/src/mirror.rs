@@ -181,6 +181,7 @@ impl Source for Mirror {
         let path = PathState { round_trip, shortest, receive_queue: 0, arrived, is_due };
         SourceState {
             window: state.pace.window(self.shared.since.elapsed()),
+            beside: 0,
             path,
             trouble: state.trouble.clone(),
             is_encrypted: self.shared.place.is_encrypted(),
