@@ -275,9 +275,6 @@ impl Racer {
     ) {
         self.status.send_modify(|status| status.tried.clone_from(&theirs));
         let (mut standing, linked) = (Vec::new(), Mutex::default());
-        if let Some(takeover) = takeover.as_ref().filter(|_| self.links.len() > 1) {
-            takeover.give_way();
-        }
         let chosen = takeover.map(|takeover| ChosenWays::new(takeover, self.status.clone()));
         let beside = self.beside(chosen.clone(), &linked);
         let theirs = if self.links.is_empty() { theirs } else { Vec::new() };

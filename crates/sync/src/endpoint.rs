@@ -55,6 +55,8 @@ pub struct Endpoint {
     pub events: Events,
     /// Options of the copy.
     pub options: CopyOptions,
+    /// Links of the person's machine that were named, and may come to stand.
+    pub links: usize,
     /// The person is at the other side.
     pub is_remote_end: bool,
     /// Name of the other side.

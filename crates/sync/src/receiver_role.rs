@@ -121,6 +121,9 @@ async fn begin_race(
         Via::Tls => Takeover::only_better("no TLS connection yet", WAYS),
         Via::Both | Via::Ssh => Takeover::new(first, WAYS),
     };
+    if endpoint.links > 1 {
+        takeover.give_way();
+    }
     if let Some(race) = &mut race {
         race.run(theirs, Some(Arc::clone(&takeover)));
     }

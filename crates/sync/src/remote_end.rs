@@ -126,8 +126,8 @@ struct Task {
     options: CopyOptions,
     /// Addresses at which the client can be dialled, as it announces them.
     addresses: Vec<String>,
-    /// The client is told where this side moves.
-    takes_moves: bool,
+    /// Links that the client dials by; with any, it is told where this side moves.
+    links: usize,
 }
 
 /// Part of the copy that is this side's.
@@ -148,9 +148,9 @@ enum Work {
 
 impl Task {
     async fn recv(inbox: &mut ControlReceiver) -> Result<Self, CopyError> {
-        let (role, Start { addresses, takes_moves, .. }, options) = recv_start(inbox).await?;
+        let (role, Start { addresses, links, .. }, options) = recv_start(inbox).await?;
         let options = options::decode(options.into())?;
-        Ok(Self { part: Duty::of(role)?, options, addresses, takes_moves })
+        Ok(Self { part: Duty::of(role)?, options, addresses, links: links as usize })
     }
 
     /// Everything that it may write.
@@ -207,7 +207,7 @@ async fn serve(
     events: Events,
     task: Task,
 ) -> Result<Option<CopySummary>, CopyError> {
-    let Task { part, options, addresses: theirs, takes_moves } = task;
+    let Task { part, options, addresses: theirs, links } = task;
     let (work, count) = match part {
         Duty::Sender { paths, contents } => {
             let (count, options) = (paths.len(), options.clone());
@@ -221,7 +221,7 @@ async fn serve(
     let (mut race, addresses) = race(host, options.via, peers, peer.node(), config, ssh, &[]).await?;
     let ready = Ready { addresses, sources: count as u32, has_aes: has_fast_aes() };
     control.send(Message::Ready(ready).into_bytes()).await.map_err(|_| hung_up())?;
-    let _moving = tell_moves(control, race.as_ref().filter(|_| takes_moves));
+    let _moving = tell_moves(control, race.as_ref().filter(|_| links > 0));
     set_silence(peer, &options);
     let theirs: Vec<_> = theirs.iter().filter_map(|address| address.parse().ok()).collect();
     let endpoint = Endpoint {
@@ -232,6 +232,7 @@ async fn serve(
         service,
         events,
         options,
+        links,
         is_remote_end: true,
         other: "the sender".into(),
     };

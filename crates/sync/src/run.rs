@@ -161,7 +161,8 @@ async fn start_remote_end(
     let service = Arc::clone(&peers);
     let (race, addresses) = race(host, options.via, peers, peer.node(), config, None, &host.links).await?;
     message.version = VERSION;
-    (message.addresses, message.takes_moves) = (addresses, race.is_some() && !host.links.is_empty());
+    let links = if race.is_some() { host.links.len() } else { 0 };
+    (message.addresses, message.links) = (addresses, links as u32);
     let Some((control, mut inbox)) = peer.control() else {
         return Err(violation("a connection without a control stream"));
     };
@@ -176,7 +177,8 @@ async fn start_remote_end(
     set_silence(&peer, &options);
     let host = Arc::clone(host);
     let is_remote_end = false;
-    let endpoint = Endpoint { host, peer, control, offers, service, events, options, is_remote_end, other };
+    let endpoint =
+        Endpoint { host, peer, control, offers, service, events, options, links, is_remote_end, other };
     Ok(RemoteEnd {
         channel,
         endpoint,

@@ -118,9 +118,10 @@ pub struct Start {
     /// Addresses at which the client can be dialled.
     #[prost(string, repeated, tag = "5")]
     pub addresses: Vec<String>,
-    /// The client wants another [`Ready`] when the remote end's addresses change: it dials by named links.
-    #[prost(bool, tag = "6")]
-    pub takes_moves: bool,
+    /// Links of its machine that the client's person named. It dials by these, so it wants another [`Ready`] when the remote end's addresses
+    /// change, and a remote end that asks for data waits for them.
+    #[prost(uint32, tag = "6")]
+    pub links: u32,
 }
 
 /// The remote end's part in a copy.

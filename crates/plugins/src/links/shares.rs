@@ -58,6 +58,8 @@ struct LinkLoad {
     rate: Option<f64>,
     /// Answers since then, which are not in the rate.
     counted: (Option<Instant>, usize),
+    /// When it answered last, or was asked while it owed nothing, and how many it answered at once.
+    heard: Option<(Instant, usize)>,
 }
 
 /// What a link may be asked for at a moment.
@@ -108,11 +110,19 @@ impl LinkLoad {
         if span > MEASURED { (self.counted.1 + 1) as f64 / span.as_secs_f64() } else { f64::INFINITY }
     }
 
+    /// Seconds for which it was silent beyond those that it takes for as many as it answers at once. Who is silent for long is so for as long
+    /// again, whatever it owes.
+    fn overdue(&self, now: Instant) -> f64 {
+        let Some(((heard, at_once), rate)) = self.heard.zip(self.rate) else { return 0.0 };
+        (now.saturating_duration_since(heard).as_secs_f64() - at_once.max(1) as f64 / rate).max(0.0)
+    }
+
     /// The first of those that another one would answer sooner, if it answered them from the end and this one from the front.
     fn late_from(&self, other: &LinkOffer, now: Instant) -> Option<AskNumber> {
         let (own, other_rate) = (self.rate(now).unwrap_or_else(|| self.at_most(now)), other.rate?);
+        let overdue = self.overdue(now);
         let is_late = |(behind, _): &(usize, &AskNumber)| {
-            let own_time = (self.lone.len() - behind) as f64 / own.max(f64::MIN_POSITIVE);
+            let own_time = overdue.max((self.lone.len() - behind) as f64 / own.max(f64::MIN_POSITIVE));
             let other_time = other.wait(false, *behind);
             own_time > other_time + SOONER.as_secs_f64() && other_rate > 0.0 && other.has_room(false, *behind)
         };
@@ -138,6 +148,7 @@ impl LinkLoad {
 
     fn answered(&mut self, numbers: &[AskNumber], now: Instant) {
         let count = self.forget(numbers);
+        self.heard = Some((now, count));
         let (since, before) = self.counted;
         let answers = before + count;
         let span = now.saturating_duration_since(since.unwrap_or(now));
@@ -184,6 +195,7 @@ impl EntryShares {
         let load = self.links.entry(link).or_default();
         if load.owed.is_empty() {
             load.counted = (Some(now), 0);
+            load.heard = Some((now, 0));
         }
         load.owed.extend(numbers.clone());
         load.lone.extend(numbers.clone());
@@ -409,5 +421,19 @@ mod tests {
                 assert_eq!(shares.late(1, &[1, 2], at(1000 + after)), None, "{what}: nothing is lent on");
             }
         }
+    }
+
+    /// It answers many at once, so the last few seemed to come soon, for as long as it was silent already.
+    #[test]
+    fn the_last_few_of_a_link_that_fell_silent_are_lent_at_once() {
+        let (mut shares, start) = (EntryShares::default(), Instant::now());
+        let at = |millis| start + TICK * millis;
+        let link = || LinkLoad { rate: Some(1000.0), ..LinkLoad::default() };
+        shares.links = [(1, link()), (2, link())].into();
+        let numbers = shares.deal(&[2], 21, at(0)).remove(0).1;
+        answer(&mut shares, 2, 16, at(16));
+        assert_eq!(shares.late(2, &[1, 2], at(100)), None, "it is no later than by chance");
+        let late = LateEntries { from: numbers.start + 16, sooner: 1 };
+        assert_eq!(shares.late(2, &[1, 2], at(150)), Some(late), "all that it owes");
     }
 }

@@ -144,9 +144,9 @@ impl Scene {
         let liar = Liar::start(far, &host);
         let (control, inbox) = peer.control().unwrap();
         let (events, reports) = events(crate::host::plain);
-        let other = "the liar".into();
+        let (other, links) = ("the liar".into(), 0);
         let endpoint =
-            Endpoint { host, peer, control, offers, service, events, options, is_remote_end, other };
+            Endpoint { host, peer, control, offers, service, events, options, links, is_remote_end, other };
         (endpoint, inbox, reports, liar)
     }
 

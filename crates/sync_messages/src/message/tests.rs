@@ -32,7 +32,7 @@ fn starts() -> [(&'static str, Message); 4] {
         })),
         options: options::encode(&CopyOptions { delete: true, ..CopyOptions::default() }),
         addresses: vec!["192.0.2.1:7000".into()],
-        takes_moves: false,
+        links: 0,
     };
     let pull = Start {
         version: VERSION,
@@ -43,7 +43,7 @@ fn starts() -> [(&'static str, Message); 4] {
         options: options::encode(&CopyOptions { via: Via::Ssh, ..CopyOptions::default() }),
         ..Start::default()
     };
-    let by_links = Start { takes_moves: true, ..pull.clone() };
+    let by_links = Start { links: 1, ..pull.clone() };
     let front = Start { version: VERSION, options: Bytes::from_static(b"\x08\x01"), ..Start::default() };
     [
         ("start: be the receiver of a tow sync", Message::Start(push)),
