@@ -284,5 +284,5 @@ impl Receiver for CopyReceiver {
 fn small_files_of_a_copy_bear_what_befalls_one_of_two_links_behind_any_message() {
     let (service, _) = service(&[b"nothing is fetched by its name"]);
     let nodes = |links| machines(CONDUCT, &service, CopyReceiver::new(links));
-    sweep("small files of a copy", nodes, Duration::from_millis(700), [105, 138, 105, 138, 105]);
+    sweep("small files of a copy", nodes, Duration::from_millis(20), [105, 138, 105, 138, 105]);
 }
