@@ -265,6 +265,19 @@ fn look(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::liar::{Carrier, Scene};
+
+    /// Where the remote side asked, all small files went by ssh's pipe, as it did not know that links were to come.
+    #[tokio::test]
+    async fn several_named_links_are_waited_for_whichever_side_asks() {
+        for (is_remote_end, links) in [(false, 0), (true, 1), (false, 2), (true, 2)] {
+            let scene = Scene::new();
+            let (endpoint, ..) = scene.endpoints(Carrier::Pipe, is_remote_end).await;
+            let endpoint = Endpoint { links, ..endpoint };
+            let takeover = begin_race(&endpoint, None, &[]).await.unwrap();
+            assert_eq!(takeover.gives_way(), links > 1, "{links} links, at the remote end: {is_remote_end}");
+        }
+    }
 
     #[test]
     fn a_pull_publishes_no_file_that_is_its_owners_alone() {

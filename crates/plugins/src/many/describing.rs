@@ -14,7 +14,9 @@ use towpath_transfer::{BoxFuture, Context, Description, Outcome, Source};
 
 use super::SourceCalls;
 
-/// Time that a source has before the next one is asked, too.
+/// Time that a source has before the next one is asked, too: so many of its round trips, within these bounds.
+const PATIENT_TRIPS: u32 = 5;
+const LEAST_PATIENCE: Duration = Duration::from_millis(150);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Sources that are opened while others are asked.
@@ -51,15 +53,16 @@ pub(super) async fn describe(
     answers: mpsc::Sender<Description>,
 ) -> Result<(), Outcome> {
     let (mut next, is_answered) = (VecDeque::from(sources), AtomicBool::new(false));
-    let (mut asked, mut worst) = (FuturesUnordered::new(), None);
+    let (mut asked, mut worst, mut patience) = (FuturesUnordered::new(), None, PATIENCE);
     loop {
         if let Some(source) = next.pop_front() {
+            patience = patience_with(source.state().path.round_trip);
             asked.push(ask(source, query.clone(), context, &answers, &is_answered));
         }
         let patience = async {
             match next.is_empty() {
                 true => std::future::pending().await,
-                false => tokio::time::sleep(PATIENCE).await,
+                false => tokio::time::sleep(patience).await,
             }
         };
         let said = tokio::select! {
@@ -80,6 +83,11 @@ pub(super) async fn describe(
             None => next.extend(opened_before_again(&mut new, worst.as_ref()).await?),
         }
     }
+}
+
+/// Time that a source with this round trip has; zero is unknown.
+fn patience_with(round_trip: Duration) -> Duration {
+    if round_trip.is_zero() { PATIENCE } else { (PATIENT_TRIPS * round_trip).clamp(LEAST_PATIENCE, PATIENCE) }
 }
 
 /// Sources that are opened before those that said to ask again later are to be asked. If there are none, all said `worst`.
@@ -155,4 +163,18 @@ async fn forward(
         }
     };
     tokio::join!(call, handing).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A copy by two links stood still for a second where the link was cut that had been asked what a file is.
+    #[test]
+    fn who_is_near_and_says_nothing_has_less_time() {
+        for (round_trip, expected) in [(0, 1000), (1, 150), (40, 200), (100, 500), (400, 1000)] {
+            let patience = patience_with(Duration::from_millis(round_trip));
+            assert_eq!(patience, Duration::from_millis(expected), "{round_trip} ms");
+        }
+    }
 }

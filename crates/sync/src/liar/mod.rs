@@ -127,7 +127,7 @@ impl Scene {
     }
 
     /// The real side, its events, and the liar.
-    async fn endpoints(
+    pub(super) async fn endpoints(
         &self,
         carrier: Carrier,
         is_remote_end: bool,
@@ -205,7 +205,7 @@ async fn with<T>(real: impl Future<Output = T>, liar: impl Future<Output = ()>) 
 }
 
 /// The lying side.
-struct Liar {
+pub struct Liar {
     peer: Arc<Peer>,
     /// Asks of the other side.
     asked: mpsc::UnboundedReceiver<(EntryAsk, Arc<Replies>)>,
