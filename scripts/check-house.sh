@@ -23,26 +23,26 @@ below() {
         rendezvous-nats) echo "content rendezvous" ;;
         handover) echo "content lan codes link rendezvous" ;;
         store) echo "content byte-store" ;;
-        transfer) echo "content store" ;;
+        transfer | disk-search) echo "content store" ;;
         transfer-conformance) echo "content store transfer" ;;
         protocol-messages) echo "content link store transfer processors" ;;
         processors) echo "content store transfer" ;;
         protocol) echo "content link store transfer processors protocol-messages" ;;
-        reuse) echo "content link store files transfer protocol" ;;
+        reuse) echo "content disk-search link store files transfer protocol" ;;
         dealer) echo "transfer" ;;
-        plugins) echo "content link relay store transfer dealer protocol reuse mirror" ;;
+        plugins) echo "content disk-search link relay store transfer dealer protocol reuse mirror" ;;
         targets) echo "content api store files transfer" ;;
         ssh) echo "content api link files protocol plugins targets" ;;
         sync-messages) echo "content api link store files transfer protocol ssh" ;;
         sync-sender) echo "content api link store files transfer protocol reuse targets sync-messages" ;;
-        sync) echo "content api link store files transfer processors protocol reuse mirror plugins targets ssh sync-messages sync-sender" ;;
+        sync) echo "content disk-search api link store files transfer processors protocol reuse mirror plugins targets ssh sync-messages sync-sender" ;;
         config) echo "content byte-store files store protocol plugins" ;;
         limits) echo "content api config" ;;
         confinement) echo "content config" ;;
         words) echo "content api byte-store link store files transfer ssh sync-messages" ;;
-        indexing) echo "content api store files reuse targets config words" ;;
+        indexing) echo "content disk-search api store files reuse targets config words" ;;
         mirror) echo "content link store transfer protocol" ;;
-        service) echo "content api link rendezvous relay store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
+        service) echo "content disk-search api link rendezvous relay store files transfer processors protocol reuse mirror plugins targets ssh sync config limits confinement words indexing peer-server byte-store object-storage" ;;
         peer-server) echo "content api link rendezvous relay store files transfer protocol plugins ssh config limits words" ;;
         standalone) echo "content api byte-store store files codes link rendezvous rendezvous-nats relay handover mirror ssh config peer-server words vault-protocol vault-server" ;;
         vault-holders) echo "content link transfer dealer vault-format vault-protocol" ;;
@@ -55,7 +55,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet byte-store object-storage lan codes link vault-difference vault-format vault-protocol vault-server rendezvous rendezvous-nats relay handover store files transfer transfer-conformance dealer processors protocol-messages protocol reuse mirror vault-holders vault plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone doctor api-server cli"
+order="content api simnet byte-store object-storage lan codes link vault-difference vault-format vault-protocol vault-server rendezvous rendezvous-nats relay handover store files disk-search transfer transfer-conformance dealer processors protocol-messages protocol reuse mirror vault-holders vault plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone doctor api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {
@@ -106,9 +106,9 @@ if [ -n "$impure" ]; then
     echo "$impure" >&2
 fi
 
-unsafe=$(grep -rnE '(allow|expect)\([^)]*unsafe_code' crates lab --include='*.rs' | grep -vE '^crates/(link/src|files/src/metadata|reuse/src/disk_search)/kernel\.rs:' || true)
+unsafe=$(grep -rnE '(allow|expect)\([^)]*unsafe_code' crates lab --include='*.rs' | grep -vE '^crates/(link/src|files/src/metadata|disk_search/src)/kernel\.rs:' || true)
 if [ -n "$unsafe" ]; then
-    fail "unsafe code is allowed in kernel.rs of crates/link/src, crates/files/src/metadata and crates/reuse/src/disk_search only:"
+    fail "unsafe code is allowed in kernel.rs of crates/link/src, crates/files/src/metadata and crates/disk_search/src only:"
     echo "$unsafe" >&2
 fi
 

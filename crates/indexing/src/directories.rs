@@ -18,12 +18,12 @@ use rayon::prelude::*;
 use towpath_api::{ApiError, ErrorKind, Event, Indexed, Progress, Seconds};
 use towpath_content::Oid;
 use towpath_content::chunking::Parameters;
+pub use towpath_disk_search::Cancel;
+use towpath_disk_search::whole_as_chunk;
 use towpath_files::{
     FileError, HardLinks, Prune, RelPath, ScanError, ScanOptions, Scanned, ScannedFile, SourceTree,
     is_temporary_name, reason,
 };
-pub use towpath_reuse::disk_search::Cancel;
-use towpath_reuse::disk_search::whole_as_chunk;
 use towpath_store::disk::chunk_index::{CutChunk, CutFile};
 use towpath_store::{DiskStore, FileRecord, Stamp, StoreError, cut_and_hash_open_file, hash_open_file};
 

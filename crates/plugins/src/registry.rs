@@ -448,7 +448,7 @@ mod tests {
     use towpath_transfer::{Group, ObjectFacts, OpenWays};
 
     use super::*;
-    use towpath_reuse::disk_search::Scope;
+    use towpath_disk_search::Scope;
 
     fn plugin(name: &str) -> &'static Plugin {
         Registry::default().by_name(name).unwrap()

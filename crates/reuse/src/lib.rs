@@ -1,5 +1,6 @@
-//! Reuse of content that is here already, so that it need not come over the network: search of the disk, deltas of
-//! similar files, and the scheduler that decides between disk and network (dsync, `papers/dsync.txt`).
+//! Reuse of content that is here already, so that it need not come over the network: deltas of
+//! similar files, and the scheduler that decides between disk and network (dsync, `papers/dsync.txt`). The disk is searched by
+//! `towpath_disk_search`.
 //!
 //! | module | story |
 //! |---|---|
@@ -7,10 +8,8 @@
 //! | [`delta`] | files as deltas of their older versions |
 //! | [`policy`] | what bytes are worth on a network, how hard they are packed |
 //! | [`adaptive`] | a plugin that draws from network and disk at once |
-//! | [`disk_search`] | chunks from files on this machine's own disk |
 
 pub mod adaptive;
 pub mod candidates;
 pub mod delta;
-pub mod disk_search;
 pub mod policy;

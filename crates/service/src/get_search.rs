@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use towpath_api::GetRequest;
 use towpath_content::NodeId;
+use towpath_disk_search::Scope;
 use towpath_files::is_temporary_name;
 use towpath_reuse::adaptive::Search;
-use towpath_reuse::disk_search::Scope;
 
 use crate::state::Service;
 use towpath_sync::search::within;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use towpath_api::copy::CopyOptions;
 use towpath_api::{FileDelta, SearchEffort, Searched, Seconds};
+use towpath_disk_search::Scope;
 use towpath_files::is_temporary_name;
 use towpath_reuse::adaptive::{Account, Bottleneck, Effort, Search};
 use towpath_reuse::delta::made::{MadeDelta, MadeDeltas};
-use towpath_reuse::disk_search::Scope;
 use towpath_store::DiskStore;
 
 use super::endpoint::Endpoint;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use towpath_disk_search::Scope;
 use towpath_link::Identity;
 use towpath_plugins::Direct;
 use towpath_plugins::direct::DirectConfig;
 use towpath_protocol::{Pace, PeerConfig, Traffic};
 use towpath_reuse::adaptive::{Adaptive, Effort, Search};
-use towpath_reuse::disk_search::Scope;
 use towpath_store::doubles::noise;
 use towpath_store::{About, DiskStore, MemoryStore};
 use towpath_transfer::want::Group;

@@ -11,8 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use towpath_content::Oid;
-
-use crate::disk_search::FilePosition;
+use towpath_disk_search::FilePosition;
 
 /// Stretches that are remembered. What is forgotten comes as it is.
 const REMEMBERED: usize = 1 << 16;

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
+use towpath_disk_search as disk_search;
 use towpath_transfer::{Group, ObjectFacts, Outcome, SignedBase, Tag, Want, WantId};
 
 use super::neighbours::Region;
 use super::signing::{signed_base, signed_whole};
 use crate::delta::made::{IN_PLACE, MadeDelta, MadeDeltas};
-use crate::disk_search;
 use crate::policy::network::Network;
 use crate::policy::table::{LEAST_SIGNED, MISSES, MOST_WHOLE, VERSION_GROWN};
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use towpath_content::delta::exchange::{Base, Request, SignedParts};
 use towpath_content::delta::{self, Hints};
+use towpath_disk_search as disk_search;
 use towpath_transfer::SignedBase;
 
 use super::neighbours::Region;
-use crate::disk_search;
 use crate::policy::network::Network;
 
 /// A region, signed for `len` bytes that likely resemble it, in one step. What cannot be read helps nobody.

@@ -17,12 +17,12 @@ use crate::candidates::machine::{Machine, from_root};
 use crate::candidates::rules::{FileCandidate, Resemblance};
 use crate::candidates::search::CandidateSearch;
 use crate::delta::made::MadeDeltas;
-use crate::disk_search::Scope;
 use crate::policy::network::Network;
 use rayon::prelude::*;
 use towpath_content::Oid;
 use towpath_content::lock::lock;
 use towpath_content::pieces::MIN_LOG2;
+use towpath_disk_search::Scope;
 use towpath_files::RelPath;
 use towpath_transfer::{Group, Source};
 

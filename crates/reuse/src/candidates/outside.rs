@@ -9,7 +9,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::disk_search::Scope;
+use towpath_disk_search::Scope;
 use towpath_files::RelPath;
 
 use super::index::Sought;

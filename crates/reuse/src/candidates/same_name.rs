@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::disk_search::scope::Mounts;
-use crate::disk_search::{DirectoryId, OpenedDirectory, Scope};
 use rustix::fs::FileType;
+use towpath_disk_search::scope::Mounts;
+use towpath_disk_search::{DirectoryId, OpenedDirectory, Scope};
 
 use super::index::{Present, may_be_version};
 use super::machine::{Machine, from_root, nearest};

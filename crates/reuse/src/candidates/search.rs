@@ -19,8 +19,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::disk_search::Scope;
-
 use super::index::{FileIndex, Sought};
 use super::outside::{OutsideSearch, WaitLimits};
 use super::rules::{FileCandidate, best};
@@ -30,6 +28,7 @@ use crate::policy::table::{
 };
 use towpath_content::lock::lock;
 use towpath_content::pieces::MIN_LOG2;
+use towpath_disk_search::Scope;
 
 /// See the head of this module.
 pub struct CandidateSearch {

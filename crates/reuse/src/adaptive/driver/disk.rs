@@ -11,6 +11,10 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 use towpath_content::chunking::{ChunkHash, Parameters};
 use towpath_content::tree::Time;
+use towpath_disk_search::scope::Mounts;
+use towpath_disk_search::{
+    self as disk_search, Candidate, FinishedOperation, FoundChunk, InFlight, Manner, Occasion, SearchRules,
+};
 use towpath_store::Stamp;
 use towpath_transfer::source::Sink;
 use towpath_transfer::want::Payload;
@@ -21,10 +25,6 @@ use crate::adaptive::event::{End, Event};
 use crate::adaptive::heuristics::File;
 use crate::adaptive::operations::{OperationId, PlannedOperation, Span};
 use crate::adaptive::paths::SplitDirectory;
-use crate::disk_search::scope::Mounts;
-use crate::disk_search::{
-    self, Candidate, FinishedOperation, FoundChunk, InFlight, Manner, Occasion, SearchRules,
-};
 use towpath_transfer::SourceId;
 
 /// Directories that were listed, remembered by device and inode so that none is listed twice.

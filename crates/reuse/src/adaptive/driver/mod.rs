@@ -20,6 +20,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use towpath_content::chunking::{ChunkHash, Parameters};
+use towpath_disk_search::scope::Mounts;
+use towpath_disk_search::{self as disk_search, Executor, Scope};
 use towpath_store::disk::chunk_index::Location;
 use towpath_store::{DiskStore, Stamp};
 use towpath_transfer::source::Sink;
@@ -41,8 +43,6 @@ use super::operations::DiskLimits;
 use super::paths::SplitDirectory;
 use super::plugin::SharedDriver;
 use super::scheduler::{Scheduler, Settings};
-use crate::disk_search::scope::Mounts;
-use crate::disk_search::{self, Executor, Scope};
 
 /// Interval at which queues are looked at, and decided anew what goes on: a pause that is noticed a quarter of a
 /// second late costs more than the search saves.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
 use towpath_content::Oid;
 use towpath_content::pieces::Layout;
+use towpath_disk_search::Scope;
 use towpath_store::DiskStore;
 use towpath_transfer::source::{Backlog, PathState, Query, Sink, SourceState};
 use towpath_transfer::{
@@ -16,7 +17,6 @@ use towpath_transfer::{
 };
 
 use crate::adaptive::{Adaptive, Effort, Search};
-use crate::disk_search::Scope;
 
 const PIECE: u64 = 256 << 10;
 const SIZE: u64 = 200 * PIECE;
@@ -111,7 +111,7 @@ fn piece(oid: Oid, index: u64) -> Want {
 }
 
 /// The plugin over a network, with a store in this folder, which alone is searched.
-fn over(slow: Arc<Slow>, folder: &Path) -> Adaptive {
+fn over(slow: Arc<Slow>, folder: &Path) -> Arc<Adaptive> {
     let store = Arc::new(DiskStore::open(&folder.join("state"), &folder.join("data")).unwrap());
     let scope = Scope {
         start: folder.into(),
