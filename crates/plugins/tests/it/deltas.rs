@@ -130,7 +130,11 @@ async fn updated(size: usize, every: usize, beyond_destination: bool) -> u64 {
     let oid = put(&store, &new, &About::default());
     let service = serve(store, &[oid]).await;
     let traffic = Arc::new(Traffic::default());
-    let peer = PeerConfig { traffic: Arc::clone(&traffic), ..PeerConfig::default() };
+    let mut peer = PeerConfig { traffic: Arc::clone(&traffic), ..PeerConfig::default() };
+    // Pieces must not be here before there is a recipe.
+    if size > 4 << 20 {
+        peer.receive_pace = Arc::new(Pace::new(RATE));
+    }
     let config = DirectConfig { peer, most_connections: 1, ..DirectConfig::default() };
     let network = Arc::new(Direct::new(Identity::generate().unwrap(), config, None));
     let scope = Scope { start: root.clone(), beyond_destination, ..Scope::default() };
@@ -167,4 +171,12 @@ async fn a_file_of_few_pieces_costs_little_more_than_what_differs() {
         assert!(crossed < most, "{crossed} bytes for {size}");
         assert!(updated(size, every, false).await > size as u64 / 3, "a stranger is sent no signature");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_file_of_which_each_chunk_changed_comes_as_deltas_of_the_same_place() {
+    // Pieces that come before the recipe are some of it.
+    let crossed = updated(8_000_000, 10_000, true).await;
+    eprintln!("8000000 bytes, a change in each 10000: {crossed} cross both ways");
+    assert!(crossed < 2_500_000, "{crossed} bytes");
 }

@@ -137,6 +137,14 @@ impl Neighbours {
     }
 }
 
+/// The region of an older version, all of it, that a run of an object of `size` bytes likely resembles if no neighbour was found.
+pub fn same_place(older: &FilePosition, size: u64, run: &Range<u64>) -> Option<Region> {
+    let start = Edge { offset: 0, at: 0, position: older };
+    let end = Edge { offset: size, at: older.size, position: older };
+    let range = between(&start, &end, run);
+    (range.start < range.end).then(|| Region { path: Arc::clone(&older.path), range })
+}
+
 /// The region between two edges. The position of inserted or removed bytes in the gap is not known: a part of it may
 /// lie anywhere between its distance from the gap's start and that from its end.
 fn between(left: &Edge<'_>, right: &Edge<'_>, run: &Range<u64>) -> Range<u64> {
@@ -179,6 +187,24 @@ mod tests {
             neighbours.found(&oid, offset * K, len * K, position);
         }
         (oid, neighbours)
+    }
+
+    #[test]
+    fn what_has_no_neighbour_lies_where_it_lay_as_far_as_the_versions_differ_in_length() {
+        for (older, size, run, region) in [
+            (1000, 1000, 0..100, Some(0..116)),
+            (1000, 1000, 500..600, Some(484..616)),
+            (1000, 1000, 900..1000, Some(884..1000)),
+            (1000, 1030, 500..600, Some(454..616)),
+            (970, 1000, 900..1000, Some(854..970)),
+            (100, 1000, 990..1000, Some(74..100)),
+            (0, 1000, 0..10, None),
+        ] {
+            let run = run.start * K..run.end * K;
+            let position = FilePosition { path: Path::new("/f").into(), offset: 0, size: older * K };
+            let found = same_place(&position, size * K, &run).map(|it| it.range.start / K..it.range.end / K);
+            assert_eq!(found, region, "{older} {size} {run:?}");
+        }
     }
 
     #[test]

@@ -183,7 +183,7 @@ pub(super) fn sign(want: &Want, network: Network) -> Option<(Arc<SignedBase>, Ar
     let region = Region { path: Arc::from(path), range: 0..len };
     let base = match want.whole_object() {
         Some(_) => signed_whole(&region, size, network),
-        None => signed_base(&region, size),
+        None => signed_base(&region, size, network),
     };
     Some((base?, region.path))
 }

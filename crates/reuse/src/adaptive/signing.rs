@@ -9,14 +9,21 @@ use towpath_transfer::SignedBase;
 
 use super::neighbours::Region;
 use crate::policy::network::Network;
+use crate::policy::table::LEAST_STEPPED;
 
-/// A region, signed for `len` bytes that likely resemble it, in one step. What cannot be read helps nobody.
-pub(super) fn signed_base(region: &Region, len: u64) -> Option<Arc<SignedBase>> {
+/// A region, signed for `len` bytes that likely resemble it. What cannot be read helps nobody. Where the network likes steps, what
+/// has room for them is signed as copies sign theirs, in longer blocks.
+pub(super) fn signed_base(region: &Region, len: u64, network: Network) -> Option<Arc<SignedBase>> {
     let bytes = disk_search::read(&region.path, &region.range).ok()?;
-    let target = usize::try_from(len).ok()?;
-    let block = delta::block_len(bytes.len(), target, &Hints::default());
-    let signature = delta::Signature::of(&bytes, block, target).ok()?.to_bytes();
-    let request = Request { base: Base::Signature(signature), is_guess: false, outlines: 0 };
+    let outlines = if len < LEAST_STEPPED { 0 } else { network.outlines() };
+    let signature = if outlines > 0 {
+        SignedParts::new(bytes.len() as u64, len, 1)?.sign(0, &bytes, true)?
+    } else {
+        let target = usize::try_from(len).ok()?;
+        let block = delta::block_len(bytes.len(), target, &Hints::default());
+        delta::Signature::of(&bytes, block, target).ok()?.to_bytes()
+    };
+    let request = Request { base: Base::Signature(signature), is_guess: false, outlines };
     Some(Arc::new(SignedBase { bytes: bytes.into(), request }))
 }
 

@@ -157,7 +157,7 @@ impl Driver {
         let candidate = Candidate { dir, name, stamp };
         let path = candidate.path();
         let occasion = match () {
-            () if self.destinations.contains(&path) => Occasion::Replaced,
+            () if self.destinations.contains_key(&path) => Occasion::Replaced,
             () if self.promised.contains(&*path) => Occasion::Again,
             () => Occasion::New,
         };

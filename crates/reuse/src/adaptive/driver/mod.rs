@@ -28,7 +28,7 @@ use towpath_transfer::source::Sink;
 use towpath_transfer::want::Group;
 use towpath_transfer::{Context, Outcome, Source, Tag, Want, WantId};
 
-use self::deltas::DeltaState;
+use self::deltas::{DeltaState, RegionUses};
 use self::disk::{ByHash, Finds, RunningOperation};
 use self::network_sink::NetworkSink;
 use super::backpressure::Queues;
@@ -43,6 +43,7 @@ use super::operations::DiskLimits;
 use super::paths::SplitDirectory;
 use super::plugin::SharedDriver;
 use super::scheduler::{Scheduler, Settings};
+use crate::policy::network::Network;
 
 /// Interval at which queues are looked at, and decided anew what goes on: a pause that is noticed a quarter of a
 /// second late costs more than the search saves.
@@ -142,8 +143,10 @@ struct Driver {
     running: HashMap<disk_search::OperationId, RunningOperation>,
     located: HashMap<Tag, Location>,
     neighbours: Neighbours,
-    /// Paths of the transfer's files, where what lies is about to be replaced, and of likely older versions.
-    destinations: HashSet<PathBuf>,
+    /// Paths of the transfer's files, where what lies is about to be replaced, and of likely older versions, and how long these are.
+    destinations: HashMap<PathBuf, Option<u64>>,
+    /// What came of regions.
+    regions: RegionUses,
     /// Files of which the index says that they hold wanted chunks.
     promised: HashSet<Arc<Path>>,
     listed: HashSet<(u64, u64)>,
@@ -235,7 +238,8 @@ impl Driver {
             running: HashMap::new(),
             located: HashMap::new(),
             neighbours: Neighbours::default(),
-            destinations: HashSet::new(),
+            destinations: HashMap::new(),
+            regions: RegionUses::default(),
             promised: HashSet::new(),
             listed: HashSet::new(),
             mounts: Vec::new(),
@@ -259,6 +263,7 @@ impl Driver {
             DriverMessage::Arrived { tag, call, .. } | DriverMessage::Ended { tag, call, .. }
                 if self.is_of_another_call(tag, call) => {}
             DriverMessage::Arrived { tag, len, saved, .. } => {
+                self.region_proved(tag, saved > 0);
                 // In this order: whoever waits for the last one reads the account.
                 self.feed(Event::Arrived { tag, len, saved });
                 self.end(tag, None);
@@ -327,11 +332,13 @@ impl Driver {
 
     /// The file that is about to be replaced, or another likely older version, the first time that this is asked.
     fn likely(&mut self, path: &Path) -> Option<File> {
-        if self.destinations.len() >= DESTINATIONS || !self.destinations.insert(path.into()) {
+        if self.destinations.len() >= DESTINATIONS || self.destinations.contains_key(path) {
             return None;
         }
         let is_file = path.symlink_metadata().is_ok_and(|there| there.is_file());
-        let stamp = Stamp::of_path(path).ok().filter(|_| is_file)?;
+        let stamp = Stamp::of_path(path).ok().filter(|_| is_file);
+        self.destinations.insert(path.into(), stamp.map(|stamp| stamp.size));
+        let stamp = stamp?;
         Some(disk::file(path, stamp.size, Some(stamp.modified())))
     }
 
@@ -470,6 +477,12 @@ impl Driver {
         None
     }
 
+    /// The network as it is known, and no faster than the person allows.
+    fn measured(&self) -> Network {
+        let measured = self.shared.meter().network(&self.network.state().path, self.shared.now());
+        measured.at_most(self.search.limit_rate as f64)
+    }
+
     /// Asks the network, each call's wants by its own right.
     fn ask(&mut self, tags: &[Tag]) {
         let mut by_call: HashMap<u64, Vec<Want>> = HashMap::new();
@@ -483,10 +496,10 @@ impl Driver {
             };
             let (network, context) = (Arc::clone(&self.network), call.context.clone());
             let sink = Arc::new(NetworkSink { inner: Arc::clone(&call.sink), call: number, messages });
-            let token = self.token.clone();
+            let (token, measured) = (self.token.clone(), self.measured());
             tokio::spawn(token.run_until_cancelled_owned(async move {
                 if !likely.is_empty() {
-                    deltas::sign(&mut wants, likely).await;
+                    deltas::sign(&mut wants, likely, measured).await;
                 }
                 network.get(wants, &context, sink).await;
             }));
