@@ -14,7 +14,7 @@ use towpath_disk_search as disk_search;
 use towpath_transfer::{Group, ObjectFacts, Outcome, SignedBase, Tag, Want, WantId};
 
 use super::neighbours::Region;
-use super::signing::{signed_base, signed_whole};
+use super::signing::signed_base;
 use crate::delta::made::{IN_PLACE, MadeDelta, MadeDeltas};
 use crate::policy::network::Network;
 use crate::policy::table::{LEAST_SIGNED, MISSES, MOST_WHOLE, VERSION_GROWN};
@@ -181,10 +181,9 @@ pub(super) fn sign(want: &Want, network: Network) -> Option<(Arc<SignedBase>, Ar
     let size = want.id.len();
     let (path, len) = older_version(&want.group, size, network)?;
     let region = Region { path: Arc::from(path), range: 0..len };
-    let base = match want.whole_object() {
-        Some(_) => signed_whole(&region, size, network),
-        None => signed_base(&region, size, network),
-    };
+    let is_whole = want.whole_object().is_some();
+    // One piece has no room for steps.
+    let base = signed_base(&region, size, is_whole, if is_whole { network } else { Network::default() });
     Some((base?, region.path))
 }
 

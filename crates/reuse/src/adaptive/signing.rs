@@ -9,30 +9,24 @@ use towpath_transfer::SignedBase;
 
 use super::neighbours::Region;
 use crate::policy::network::Network;
-use crate::policy::table::LEAST_STEPPED;
 
-/// A region, signed for `len` bytes that likely resemble it. What cannot be read helps nobody. Where the network likes steps, what
-/// has room for them is signed as copies sign theirs, in longer blocks.
-pub(super) fn signed_base(region: &Region, len: u64, network: Network) -> Option<Arc<SignedBase>> {
+/// A region, signed for `len` bytes that likely resemble it. What cannot be read helps nobody. An older version of all of an object, and what may
+/// come in steps as the network likes that, is signed as copies sign theirs, in longer blocks. The former is of no use but as a delta.
+pub(super) fn signed_base(
+    region: &Region,
+    len: u64,
+    is_whole: bool,
+    network: Network,
+) -> Option<Arc<SignedBase>> {
     let bytes = disk_search::read(&region.path, &region.range).ok()?;
-    let outlines = if len < LEAST_STEPPED { 0 } else { network.outlines() };
-    let signature = if outlines > 0 {
-        SignedParts::new(bytes.len() as u64, len, 1)?.sign(0, &bytes, true)?
+    let signature = if is_whole || network.likes_outlines() {
+        SignedParts::new(bytes.len() as u64, len, 1)?.sign(0, &bytes, network.likes_outlines())?
     } else {
         let target = usize::try_from(len).ok()?;
         let block = delta::block_len(bytes.len(), target, &Hints::default());
         delta::Signature::of(&bytes, block, target).ok()?.to_bytes()
     };
-    let request = Request { base: Base::Signature(signature), is_guess: false, outlines };
-    Some(Arc::new(SignedBase { bytes: bytes.into(), request }))
-}
-
-/// An older version, signed as copies sign theirs for all of an object of `len` bytes. That is of no use but as a delta, which comes in
-/// steps if the network likes that.
-pub(super) fn signed_whole(region: &Region, len: u64, network: Network) -> Option<Arc<SignedBase>> {
-    let bytes = disk_search::read(&region.path, &region.range).ok()?;
-    let signature =
-        SignedParts::new(bytes.len() as u64, len, 1)?.sign(0, &bytes, network.likes_outlines())?;
-    let request = Request { base: Base::Signature(signature), is_guess: true, outlines: network.outlines() };
+    let base = Base::Signature(signature);
+    let request = Request { base, is_guess: is_whole, outlines: network.outlines() };
     Some(Arc::new(SignedBase { bytes: bytes.into(), request }))
 }

@@ -173,9 +173,6 @@ table! {
         MOST_WHOLE: u64 = 4 << 20, "bytes",
             "a file of at most so many comes as one delta of its older version; of a larger one the recipe tells what is alike",
             "[delta](../results/delta.md#small-files-by-ticket)";
-        LEAST_STEPPED: u64 = 256 << 10, "bytes",
-            "chunks in a row of at least so many that a get lacks come as a delta in steps",
-            "[delta](../results/delta.md#small-files-by-ticket)";
         LEAST_DELTA: u64 = 1 << 10, "bytes",
             "a chunk or region of fewer bytes is not worth a signature",
             "not by itself";

@@ -102,7 +102,7 @@ pub(super) async fn sign(wants: &mut [Want], likely: Vec<(Range<usize>, Region)>
     let (runs, regions): (Vec<_>, Vec<_>) = likely.into_iter().unzip();
     let lens = runs.iter().map(|run| wants[run.clone()].iter().map(|want| want.id.len()).sum());
     let work: Vec<(Region, u64)> = regions.into_iter().zip(lens).collect();
-    let sign = move |(region, len): (Region, u64)| signed_base(&region, len, network);
+    let sign = move |(region, len): (Region, u64)| signed_base(&region, len, false, network);
     let signing = move || work.into_iter().map(sign).collect::<Vec<_>>();
     let signed = tokio::task::spawn_blocking(signing).await.unwrap_or_default();
     for (run, base) in runs.into_iter().zip(signed) {
