@@ -5,7 +5,7 @@
 //! it does not have is asked again, of the first way, at once: it knows nothing. So are entries that it could not ask for.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -73,8 +73,8 @@ pub struct Takeover {
     /// Bytes that were asked of the first way, until their calls have ended.
     asked_first: AtomicU64,
     ahead: EntriesAhead,
-    /// Links that are to come.
-    links: AtomicUsize,
+    /// Several links are to come.
+    gives_way: AtomicBool,
     better: Mutex<Option<TransferWay>>,
     names: Names,
 }
@@ -83,8 +83,8 @@ impl Takeover {
     /// Begins with `first`.
     pub fn new(first: impl Into<TransferWay>, names: Names) -> Arc<Self> {
         let (asked_first, ahead, better) = (AtomicU64::new(0), EntriesAhead::default(), Mutex::default());
-        let links = AtomicUsize::new(0);
-        Arc::new(Self { first: first.into(), asked_first, ahead, links, better, names })
+        let gives_way = AtomicBool::new(false);
+        Arc::new(Self { first: first.into(), asked_first, ahead, gives_way, better, names })
     }
 
     /// Uses nothing but what is offered: until then, and while that is in trouble, requests are
@@ -94,15 +94,15 @@ impl Takeover {
         Self::new(first, names)
     }
 
-    /// So many links are to come. If there are several, the first way is asked for no more entries than it answers in a second, so that the
-    /// rest is theirs. One connection in the place of another would not be worth it: on a long path that one has to become fast first.
-    pub fn expect_links(&self, count: usize) {
-        self.links.store(count, Ordering::Relaxed);
+    /// Several links are to come: the first way is asked for no more entries than it answers in a second, so that the rest is theirs. One
+    /// connection in the place of another would not be worth it: on a long path that one has to become fast first.
+    pub fn give_way(&self) {
+        self.gives_way.store(true, Ordering::Relaxed);
     }
 
-    /// Links that are to come.
-    pub fn expected_links(&self) -> usize {
-        self.links.load(Ordering::Relaxed)
+    /// True if several links are to come.
+    pub fn gives_way(&self) -> bool {
+        self.gives_way.load(Ordering::Relaxed)
     }
 
     /// From now on requests go to `better`, instead of any that was offered before.
@@ -244,7 +244,7 @@ impl OfferSource for Takeover {
             if let Some(better) = self.better() {
                 wants = better.get_entries(wants, Arc::clone(&sink)).await;
             }
-            match self.expected_links() > 1 {
+            match self.gives_way() {
                 true => self.ask_first(wants, &sink).await,
                 false => self.first.get_entries(wants, sink).await,
             }

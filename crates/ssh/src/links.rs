@@ -5,7 +5,6 @@
 //! long, fast path needs several connections: the side that asks finds out, and wishes for them ([`crate::link_wishes`]).
 
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -23,8 +22,6 @@ use crate::race_status::RaceStatus;
 
 /// The two ways of the side that asks.
 const NAMES: Names = Names { first: "one", better: "links" };
-/// Time for which a connection that was chosen lets ssh's pipe go on where links are to come.
-const LINK_PATIENCE: Duration = Duration::from_secs(1);
 /// Links that a copy uses at most.
 pub const MOST_LINKS: usize = 16;
 
@@ -49,20 +46,13 @@ impl ChosenWays {
         Arc::new(Self { takeover, offered: Mutex::default(), status })
     }
 
-    /// Waits a moment for a link, if any are to come: a copy that goes from ssh's pipe to another connection and on to the links becomes fast
-    /// three times.
-    pub async fn until_link_stands(&self) {
-        let mut status = self.status.subscribe();
-        if self.takeover.expected_links() > 0 {
-            let _ = tokio::time::timeout(LINK_PATIENCE, status.wait_for(|status| status.links > 0)).await;
-        }
-    }
-
     /// One connection was chosen that goes by no named link.
     pub fn offer(&self, single: &Arc<Direct>) {
         let mut offered = lock(&self.offered);
         let single = Takeover::new(Arc::clone(single), NAMES);
-        single.expect_links(self.takeover.expected_links());
+        if self.takeover.gives_way() {
+            single.give_way();
+        }
         if let Some(links) = &offered.links {
             single.offer(Arc::clone(links));
         }
@@ -288,23 +278,6 @@ mod tests {
             let pending = listener.accept().await.unwrap();
             let connection = pending.handshake(Timeouts::default().handshake).await.unwrap();
             came.send(other.take(connection)).await.unwrap();
-        }
-    }
-
-    /// From ssh's pipe a copy went to a connection by no named link, and half a second later on to the links: each had to become fast.
-    #[tokio::test]
-    async fn a_connection_that_was_chosen_waits_for_links_that_are_to_come() {
-        for (expected, standing, waits) in [(0, 0, false), (1, 0, true), (1, 1, false), (2, 1, false)] {
-            let takeover = Takeover::only_better("nothing stands", NAMES);
-            takeover.expect_links(expected);
-            let (status, _told) = watch::channel(RaceStatus { links: standing, ..RaceStatus::default() });
-            let chosen = ChosenWays::new(takeover, status);
-            let has_waited = tokio::select! {
-                biased;
-                () = chosen.until_link_stands() => false,
-                () = std::future::ready(()) => true,
-            };
-            assert_eq!(has_waited, waits, "{standing} of {expected} links stand");
         }
     }
 

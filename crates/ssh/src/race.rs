@@ -327,7 +327,7 @@ impl Racer {
         chosen: Option<Arc<ChosenWays>>,
         standing: &mut Vec<Arc<Peer>>,
     ) {
-        let (mut attempts, mut is_first) = (DialAttempts::new(), true);
+        let mut attempts = DialAttempts::new();
         loop {
             let RaceConnection { peer, dialled, address } =
                 self.find(theirs, chosen.is_some(), &mut attempts).await;
@@ -342,9 +342,6 @@ impl Racer {
                     let config =
                         DirectConfig { most_connections: MOST_CONNECTIONS, ..DirectConfig::default() };
                     let direct = Arc::new(Direct::over_several(peer, self.identity.clone(), config));
-                    if std::mem::take(&mut is_first) {
-                        chosen.until_link_stands().await;
-                    }
                     chosen.offer(&direct);
                     self.keep_chosen(&direct, further, standing).await;
                 }

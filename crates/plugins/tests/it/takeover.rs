@@ -165,7 +165,7 @@ async fn entries_that_the_first_way_has_not_been_asked_for_go_the_better_one() {
         let (first, better, ended) = (Way::over(&store), Way::over(&store), Arc::new(Ended::default()));
         let takeover = Takeover::new(Arc::clone(&first), NAMES);
         if gives_way {
-            takeover.expect_links(2);
+            takeover.give_way();
         }
         first.holds.send_replace(true);
         let asking = tokio::spawn({
