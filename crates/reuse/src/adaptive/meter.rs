@@ -26,6 +26,8 @@ const FIRST_WINDOW: u64 = 512 << 10;
 const LEAST_WINDOW: u64 = 64 << 10;
 /// With this and twice the round trip more than the rate needs, a network that gets faster shows it.
 const SLACK: f64 = 0.05;
+/// So many times as much for several sources.
+const SEVERAL: f64 = 2.0;
 /// Longest time for a session to read a recipe that has come.
 const SWITCHING: Duration = Duration::from_millis(300);
 /// Objects whose progress is known; what is asked for beyond them is only a little late.
@@ -209,16 +211,18 @@ impl Meter {
             return Some(MeteredWant { kept: usize::MAX });
         }
         // The recipe comes behind what is outstanding, and most of that will be here already.
-        self.window = chunk_window(network.rate, network.round_trip, self.window);
+        self.window = chunk_window(network.rate, network.round_trip, 1, self.window);
         // The one that is coming in fills the time until the recipe is made, if that takes as long.
         Some(MeteredWant { kept: usize::from(hold.is_none()) })
     }
 }
 
 /// Bytes of chunks to keep outstanding: what a network of this rate carries, and room for it to get
-/// faster. More would be asked for before the disk had its turn.
-pub fn chunk_window(rate: f64, round_trip: Duration, most: u64) -> u64 {
-    let carried = 2.0 * rate * (round_trip.as_secs_f64() + SLACK);
+/// faster. More would be asked for before the disk had its turn. Of several `sources` each is to have some waiting: one that has nothing to do
+/// borrows from the others, and then what they bring comes twice.
+pub fn chunk_window(rate: f64, round_trip: Duration, sources: usize, most: u64) -> u64 {
+    let times = if sources > 1 { SEVERAL } else { 1.0 };
+    let carried = times * 2.0 * rate * (round_trip.as_secs_f64() + SLACK);
     (carried as u64).max(LEAST_WINDOW).min(most)
 }
 
@@ -395,8 +399,9 @@ mod tests {
     #[test]
     fn chunks_keep_no_more_outstanding_than_the_network_carries() {
         let ms = Duration::from_millis;
-        assert_eq!(chunk_window(193e3, ms(40), 4 * MIB), LEAST_WINDOW);
-        assert_eq!(chunk_window(12.5e6, ms(33), 4 * MIB), 2_075_000);
-        assert_eq!(chunk_window(1e9, ms(1), 4 * MIB), 4 * MIB);
+        assert_eq!(chunk_window(193e3, ms(40), 1, 4 * MIB), LEAST_WINDOW);
+        assert_eq!(chunk_window(12.5e6, ms(33), 1, 4 * MIB), 2_075_000);
+        assert_eq!(chunk_window(12.5e6, ms(33), 2, 4 * MIB), 4_150_000, "by two links 7 of 49 MB came twice");
+        assert_eq!(chunk_window(1e9, ms(1), 2, 4 * MIB), 4 * MIB);
     }
 }

@@ -429,7 +429,7 @@ impl Driver {
         self.feed(Event::Backpressure(Queues {
             writer_backlog: pressure.writer_backlog,
             receive_queue: pressure.receive_queue.max(path.receive_queue),
-            window: chunk_window(rate, path.round_trip, state.window),
+            window: chunk_window(rate, path.round_trip, state.sources, state.window),
             round_trip: path.round_trip,
             processors: self.shared.processors.wait(now),
             disks,
@@ -477,15 +477,12 @@ impl Driver {
         None
     }
 
-    /// The network as it is known, and no faster than the person allows.
-    fn measured(&self) -> Network {
-        let measured = self.shared.meter().network(&self.network.state().path, self.shared.now());
-        measured.at_most(self.search.limit_rate as f64)
-    }
-
     /// Asks the network, each call's wants by its own right.
     fn ask(&mut self, tags: &[Tag]) {
         let mut by_call: HashMap<u64, Vec<Want>> = HashMap::new();
+        let measured = self.shared.meter().network(&self.network.state().path, self.shared.now());
+        // No faster than the person allows.
+        let measured = measured.at_most(self.search.limit_rate as f64);
         for open in tags.iter().filter_map(|tag| self.open.get(tag)) {
             by_call.entry(open.call).or_default().push(open.want.clone());
         }
@@ -496,7 +493,7 @@ impl Driver {
             };
             let (network, context) = (Arc::clone(&self.network), call.context.clone());
             let sink = Arc::new(NetworkSink { inner: Arc::clone(&call.sink), call: number, messages });
-            let (token, measured) = (self.token.clone(), self.measured());
+            let token = self.token.clone();
             tokio::spawn(token.run_until_cancelled_owned(async move {
                 if !likely.is_empty() {
                     deltas::sign(&mut wants, likely, measured).await;
