@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use towpath_vault::boundaries::KeyedBoundaries;
+use towpath_vault_difference::boundaries::KeyedBoundaries;
 use towpath_vault::summary::{ChunkList, ChunkSummary};
 
 /// Bytes that are cut.

@@ -14,11 +14,11 @@ use towpath_content::Oid;
 use towpath_files::{FileError, SourceTree, Stamp};
 use towpath_vault_format::{Digest, FileId};
 
-use crate::boundaries::{KeyedBoundaries, MAX_CHUNK};
 use crate::error::VaultClientError;
 use crate::keys::{KeySecret, VaultKeys};
 use crate::summary::ChunkSummary;
 use crate::unchanged::{ContentFile, FileMarks, UnchangedFiles};
+use towpath_vault_difference::boundaries::{KeyedBoundaries, MAX_CHUNK};
 use towpath_vault_difference::chunk_list::ChunkList;
 
 /// Files from this size on share no chunk with others.

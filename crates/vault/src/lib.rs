@@ -6,9 +6,8 @@
 //! | module | story |
 //! |---|---|
 //! | [`keys`] | keys of a vault, under a passphrase or a key file |
-//! | [`boundaries`] | where plaintext is cut |
 //! | [`summary`] | a file as keyed hashes of its chunks |
-//! | `towpath_vault_difference` | chunks in order, and what two versions have in common |
+//! | `towpath_vault_difference` | where plaintext is cut, chunks in order, and what two versions have in common |
 //! | [`block`] | plaintext as blocks that a server may have |
 //! | [`patches`] | chunks that changed a little |
 //! | [`catalogue`] | what entries are called |
@@ -37,7 +36,6 @@
 pub mod acceptance;
 mod anew;
 pub mod block;
-pub mod boundaries;
 pub mod catalogue;
 mod catching_up;
 pub mod check;
