@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
-use towpath_vault_difference::boundaries::KeyedBoundaries;
 use towpath_vault::summary::{ChunkList, ChunkSummary};
+use towpath_vault_difference::boundaries::KeyedBoundaries;
 
 /// Bytes that are cut.
 const BYTES: usize = 256 << 20;
@@ -22,11 +22,15 @@ fn main() {
     let seconds = begun.elapsed().as_secs_f64();
     let (gigabits, gib) = (BYTES as f64 * 8e-9, BYTES as f64 / f64::from(1 << 30));
     println!("{chunks} chunks, {:.2} Gbit/s, {:.2} s a GiB", gigabits / seconds, seconds / gib);
-    let (mut summary, mut rest, begun) = (ChunkList::default(), &bytes[..], Instant::now());
-    while !rest.is_empty() {
-        let (chunk, behind) = rest.split_at(boundaries.first_chunk(rest));
-        summary.push(ChunkSummary::of(&[2; 32], chunk));
-        rest = behind;
+    let (mut summary, begun) = (ChunkList::default(), Instant::now());
+    for mut rest in bytes.chunks(1 << 20) {
+        let mut chunks = Vec::new();
+        while !rest.is_empty() {
+            let (chunk, behind) = rest.split_at(boundaries.first_chunk(rest));
+            chunks.push(chunk);
+            rest = behind;
+        }
+        ChunkSummary::of_all(&[2; 32], &chunks).into_iter().for_each(|chunk| summary.push(chunk));
     }
     println!("with their summary: {:.2} s a GiB", begun.elapsed().as_secs_f64() / gib);
 }

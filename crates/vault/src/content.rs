@@ -72,6 +72,22 @@ impl ChunkKeys {
         Self { boundaries: KeyedBoundaries::new(&keys.boundaries(file).0), hashes: keys.plain_hashes(file) }
     }
 
+    /// The chunks that bytes begin with: as many as are sure, of bytes that go on to `end`. `ends` says whether to stop at a place.
+    fn cut<'a>(&self, bytes: &'a [u8], end: usize, ends: impl Fn(usize) -> bool) -> Vec<&'a [u8]> {
+        let (mut chunks, mut at) = (Vec::new(), 0);
+        while at == 0 || at < bytes.len() && bytes.len() - at >= MAX_CHUNK.min(end - at) && !ends(at) {
+            let length = self.boundaries.first_chunk(&bytes[at..]);
+            chunks.push(&bytes[at..at + length]);
+            at += length;
+        }
+        chunks
+    }
+
+    /// The summaries of chunks.
+    fn summaries(&self, chunks: &[&[u8]]) -> Vec<ChunkSummary> {
+        ChunkSummary::of_all(&self.hashes.0, chunks)
+    }
+
     /// The summary of a chunk.
     pub fn summary(&self, chunk: &[u8]) -> ChunkSummary {
         ChunkSummary::of(&self.hashes.0, chunk)
@@ -203,20 +219,21 @@ impl PlainSource for PutContent<'_> {
         let borders = &self.content.borders;
         let mut window = FileWindow::new(self, progress);
         let mut at = 0;
+        let known = |at| self.unchanged.chunk_at(at, |place| borders.binary_search(&place).is_ok());
         while at < self.content.length {
-            let is_border = |place: u64| borders.binary_search(&place).is_ok();
-            let known = self.unchanged.chunk_at(at, is_border);
-            let (chunk, bytes) = match known {
-                Some(chunk) => (chunk, None),
-                None => {
-                    let border = borders[borders.partition_point(|border| *border <= at)];
-                    let bytes = window.bytes(at, border)?;
-                    let bytes = &bytes[..keys.boundaries.first_chunk(bytes)];
-                    (keys.summary(bytes), Some(bytes))
-                }
-            };
-            take(chunk, bytes)?;
-            at += u64::from(chunk.length);
+            if let Some(chunk) = known(at) {
+                take(chunk, None)?;
+                at += u64::from(chunk.length);
+                continue;
+            }
+            let border = borders[borders.partition_point(|border| *border <= at)];
+            let bytes = window.bytes(at, border)?;
+            let chunks =
+                keys.cut(bytes, (border - at) as usize, |length| known(at + length as u64).is_some());
+            for (chunk, bytes) in keys.summaries(&chunks).into_iter().zip(chunks) {
+                take(chunk, Some(bytes))?;
+                at += bytes.len() as u64;
+            }
         }
         *self.content.oids.borrow_mut() = window.into_oids();
         Ok(())

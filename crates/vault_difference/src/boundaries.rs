@@ -4,9 +4,13 @@
 //! Here a universal hash over polynomials over GF(2) digests the last 64 bytes and AES-128 hides the digest. A chunk ends where the cipher's
 //! low bits are 0. Chunks have 4 to 16 KiB, 8 KiB in the mean. Layout and vectors: `docs/formats/vault-blocks.md`.
 
+mod kernel;
+
 use aes::Aes128;
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use zeroize::Zeroize;
+
+use kernel::WideSearch;
 
 /// The fewest bytes of a chunk, but for the last one.
 pub const MIN_CHUNK: usize = 4 << 10;
@@ -20,13 +24,22 @@ const MASK: u16 = 0xfff;
 const POLYNOMIAL: u64 = 0b11011;
 /// Digests that are encrypted together: the processor works on several at a time.
 const BATCH: usize = 64;
+/// Parts of a window that are digested side by side, as each step waits for the one before.
+const PARTS: usize = 4;
 
 /// The places where chunks end, for one key.
 pub struct KeyedBoundaries {
+    hash: RollingHash,
+    cipher: Aes128,
+    /// The same cipher, if the processor has what that needs.
+    wide: Option<WideSearch>,
+}
+
+/// Digests of windows.
+struct RollingHash {
     enters: Box<[u64; 256]>,
     /// What a byte adds to the digest of the window that it has just left.
     leaves: Box<[u64; 256]>,
-    cipher: Aes128,
 }
 
 impl KeyedBoundaries {
@@ -35,31 +48,32 @@ impl KeyedBoundaries {
         let mut words = [0; 256 * 8 + 16];
         blake3::Hasher::new_keyed(key).finalize_xof().fill(&mut words);
         let (table, cipher) = words.split_at(256 * 8);
-        let mut enters = Box::new([0; 256]);
-        let mut leaves = Box::new([0; 256]);
-        for (at, word) in table.as_chunks::<8>().0.iter().enumerate() {
-            enters[at] = u64::from_le_bytes(*word);
-            leaves[at] = (0..WINDOW).fold(enters[at], |word, _| times_x(word));
-        }
+        let hash = RollingHash::new(table);
         let mut secret = [0; 16];
         secret.copy_from_slice(cipher);
-        let cipher = Aes128::new(&Array::from(secret));
+        let (cipher, wide) = (Aes128::new(&Array::from(secret)), WideSearch::new(&secret));
         secret.zeroize();
         words.zeroize();
-        Self { enters, leaves, cipher }
+        Self { hash, cipher, wide }
     }
 
     /// Bytes of the chunk that `bytes` begin with. There must be [`MAX_CHUNK`] of them, or all that is left.
     pub fn first_chunk(&self, bytes: &[u8]) -> usize {
-        let end = bytes.len().min(MAX_CHUNK);
-        let mut at = MIN_CHUNK.min(end);
-        let mut digest = self.digest(&bytes[at.saturating_sub(WINDOW)..at]);
+        let bytes = &bytes[..bytes.len().min(MAX_CHUNK)];
+        let Some(window) = bytes.get(MIN_CHUNK - WINDOW..MIN_CHUNK) else { return bytes.len() };
+        let first = (MIN_CHUNK, self.hash.digest(window));
+        let searched = self.wide.as_ref().map_or(Err(first), |wide| wide.search(&self.hash, bytes, first));
+        searched.unwrap_or_else(|next| self.search(bytes, next))
+    }
+
+    /// The first end at or behind a place, in front of which is a window with this digest.
+    fn search(&self, bytes: &[u8], (mut at, mut digest): (usize, u64)) -> usize {
         let mut ciphers = [Array([0; 16]); BATCH];
-        while at < end {
-            let batch = BATCH.min(end - at);
+        while at < bytes.len() {
+            let batch = BATCH.min(bytes.len() - at);
             for (at, cipher) in (at..).zip(&mut ciphers[..batch]) {
                 cipher.0 = u128::from(digest).to_le_bytes();
-                digest = self.roll(digest, bytes[at - WINDOW], bytes[at]);
+                digest = self.hash.roll(digest, bytes[at - WINDOW], bytes[at]);
             }
             self.cipher.encrypt_blocks(&mut ciphers[..batch]);
             let is_end = |cipher: &Array<u8, _>| u16::from_le_bytes([cipher[0], cipher[1]]) & MASK == 0;
@@ -68,21 +82,41 @@ impl KeyedBoundaries {
             }
             at += batch;
         }
-        end
+        bytes.len()
+    }
+}
+
+impl RollingHash {
+    fn new(table: &[u8]) -> Self {
+        let (mut enters, mut leaves) = (Box::new([0; 256]), Box::new([0; 256]));
+        for (at, word) in table.as_chunks::<8>().0.iter().enumerate() {
+            enters[at] = u64::from_le_bytes(*word);
+            leaves[at] = (0..WINDOW).fold(enters[at], |word, _| times_x(word));
+        }
+        Self { enters, leaves }
     }
 
     /// That of a window: the sum of x^(n-1-j) times the word of byte j.
+    // By itself: within the wide search the compiler would gather the words by slow instructions.
+    #[inline(never)]
     fn digest(&self, window: &[u8]) -> u64 {
-        window.iter().fold(0, |digest, byte| times_x(digest) ^ self.enters[usize::from(*byte)])
+        let mut parts = [0; PARTS];
+        for step in 0..WINDOW / PARTS {
+            for (part, sum) in parts.iter_mut().enumerate() {
+                *sum = times_x(*sum) ^ self.enters[usize::from(window[part * WINDOW / PARTS + step])];
+            }
+        }
+        parts.into_iter().fold(0, |digest, part| times_x16(digest) ^ part)
     }
 
+    #[inline(always)]
     fn roll(&self, digest: u64, old: u8, new: u8) -> u64 {
         times_x(digest) ^ self.enters[usize::from(new)] ^ self.leaves[usize::from(old)]
     }
 }
 
-impl Drop for KeyedBoundaries {
-    /// The cipher zeroes its own key.
+impl Drop for RollingHash {
+    /// The ciphers zero their own keys.
     fn drop(&mut self) {
         self.enters.zeroize();
         self.leaves.zeroize();
@@ -94,8 +128,16 @@ const fn times_x(word: u64) -> u64 {
     (word << 1) ^ (POLYNOMIAL & 0u64.wrapping_sub(word >> 63))
 }
 
+/// Times x^16, as many as the bytes of a part.
+const fn times_x16(word: u64) -> u64 {
+    let over = word >> 48;
+    (word << 16) ^ over ^ (over << 1) ^ (over << 3) ^ (over << 4)
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Bytes that look random and are the same in each run.
@@ -115,14 +157,47 @@ mod tests {
         lengths
     }
 
+    /// The digest of a window by its definition.
+    fn plain_digest(hash: &RollingHash, window: &[u8]) -> u64 {
+        window.iter().fold(0, |digest, byte| times_x(digest) ^ hash.enters[usize::from(*byte)])
+    }
+
+    /// The first end by the definition of the format, one place after the other.
+    fn plain_first_chunk(boundaries: &KeyedBoundaries, bytes: &[u8]) -> usize {
+        let bytes = &bytes[..bytes.len().min(MAX_CHUNK)];
+        let is_end = |at: &usize| {
+            let digest = plain_digest(&boundaries.hash, &bytes[at - WINDOW..*at]);
+            let mut cipher = Array(u128::from(digest).to_le_bytes());
+            boundaries.cipher.encrypt_block(&mut cipher);
+            u16::from_le_bytes([cipher[0], cipher[1]]) & MASK == 0
+        };
+        (MIN_CHUNK..bytes.len()).find(is_end).unwrap_or(bytes.len())
+    }
+
     #[test]
     fn a_window_that_rolled_has_the_digest_of_its_bytes() {
-        let boundaries = KeyedBoundaries::new(&[7; 32]);
+        let hash = KeyedBoundaries::new(&[7; 32]).hash;
         let bytes = noise(1, 1000);
-        let mut digest = boundaries.digest(&bytes[..WINDOW]);
+        let mut digest = hash.digest(&bytes[..WINDOW]);
         for at in WINDOW..bytes.len() {
-            digest = boundaries.roll(digest, bytes[at - WINDOW], bytes[at]);
-            assert_eq!(digest, boundaries.digest(&bytes[at + 1 - WINDOW..=at]), "{at}");
+            digest = hash.roll(digest, bytes[at - WINDOW], bytes[at]);
+            assert_eq!(digest, plain_digest(&hash, &bytes[at + 1 - WINDOW..=at]), "{at}");
+            assert_eq!(digest, hash.digest(&bytes[at + 1 - WINDOW..=at]), "{at}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Wide or not, a chunk ends where the definition says, at whatever length the bytes end.
+        #[test]
+        fn each_search_finds_the_end_that_the_definition_says(key: [u8; 32], seed: u64, length in 0..=MAX_CHUNK, values in 1..=255u8) {
+            let mut boundaries = KeyedBoundaries::new(&key);
+            let bytes: Vec<u8> = noise(seed, length).into_iter().map(|byte| byte % values).collect();
+            let end = plain_first_chunk(&boundaries, &bytes);
+            prop_assert_eq!(boundaries.first_chunk(&bytes), end);
+            boundaries.wide = None;
+            prop_assert_eq!(boundaries.first_chunk(&bytes), end);
         }
     }
 

@@ -3,6 +3,8 @@
 
 use hashbrown::HashTable;
 
+use crate::keyed_hashes::keyed_hashes;
+
 /// Chunks between two whose beginnings are kept.
 const STEP: usize = 64;
 
@@ -37,9 +39,17 @@ pub struct ChunkTable {
 impl ChunkSummary {
     /// That of a chunk under the key of the file's hashes.
     pub fn of(key: &[u8; 32], chunk: &[u8]) -> Self {
-        let mut hash = [0; 16];
-        hash.copy_from_slice(&blake3::keyed_hash(key, chunk).as_bytes()[..16]);
-        Self { hash: PlainHash(hash), length: chunk.len() as u32 }
+        Self::new(blake3::keyed_hash(key, chunk).as_bytes(), chunk)
+    }
+
+    /// Those of several chunks, in less time.
+    pub fn of_all(key: &[u8; 32], chunks: &[&[u8]]) -> Vec<Self> {
+        keyed_hashes(key, chunks).iter().zip(chunks).map(|(hash, chunk)| Self::new(hash, chunk)).collect()
+    }
+
+    fn new(hash: &[u8; 32], chunk: &[u8]) -> Self {
+        let [hash, _] = hash.as_chunks().0 else { return Self::default() };
+        Self { hash: PlainHash(*hash), length: chunk.len() as u32 }
     }
 }
 
