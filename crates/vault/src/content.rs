@@ -72,10 +72,10 @@ impl ChunkKeys {
         Self { boundaries: KeyedBoundaries::new(&keys.boundaries(file).0), hashes: keys.plain_hashes(file) }
     }
 
-    /// The chunks that bytes begin with: as many as are sure, of bytes that go on to `end`. `ends` says whether to stop at a place.
-    fn cut<'a>(&self, bytes: &'a [u8], end: usize, ends: impl Fn(usize) -> bool) -> Vec<&'a [u8]> {
+    /// The chunks that bytes begin with, which go on to `end`: as many as bytes are there for, and up to a place that is known.
+    fn cut<'a>(&self, bytes: &'a [u8], end: usize, is_known: impl Fn(usize) -> bool) -> Vec<&'a [u8]> {
         let (mut chunks, mut at) = (Vec::new(), 0);
-        while at == 0 || at < bytes.len() && bytes.len() - at >= MAX_CHUNK.min(end - at) && !ends(at) {
+        while at == 0 || at < bytes.len() && bytes.len() - at >= MAX_CHUNK.min(end - at) && !is_known(at) {
             let length = self.boundaries.first_chunk(&bytes[at..]);
             chunks.push(&bytes[at..at + length]);
             at += length;
@@ -83,7 +83,7 @@ impl ChunkKeys {
         chunks
     }
 
-    /// The summaries of chunks.
+    /// The summaries of several chunks, in less time.
     fn summaries(&self, chunks: &[&[u8]]) -> Vec<ChunkSummary> {
         ChunkSummary::of_all(&self.hashes.0, chunks)
     }
