@@ -14,7 +14,7 @@ fail() {
 # Each crate with the crates of this workspace it may know: all of them below it.
 below() {
     case $1 in
-        content | api | simnet | byte-store | lan | vault-difference) echo "" ;;
+        content | api | simnet | byte-store | lan | crew | vault-difference) echo "" ;;
         object-storage) echo "byte-store" ;;
         link | files | codes | vault-format) echo "content" ;;
         vault-protocol) echo "content link vault-format" ;;
@@ -46,7 +46,7 @@ below() {
         peer-server) echo "content api link rendezvous relay store files transfer protocol plugins ssh config limits words" ;;
         standalone) echo "content api byte-store store files codes link rendezvous rendezvous-nats relay handover mirror ssh config peer-server words vault-protocol vault-server" ;;
         vault-holders) echo "content link transfer dealer vault-format vault-protocol" ;;
-        vault) echo "content files link vault-difference vault-format vault-protocol vault-holders" ;;
+        vault) echo "content crew files link vault-difference vault-format vault-protocol vault-holders" ;;
         doctor) echo "content api lan link rendezvous relay config peer-server" ;;
         api-server) echo "content api store words service" ;;
         cli) echo "api content config confinement words service standalone doctor vault api-server" ;;
@@ -55,7 +55,7 @@ below() {
 }
 
 # From the ground up: tests of a crate may use any crate that stands before it.
-order="content api simnet byte-store object-storage lan codes link vault-difference vault-format vault-protocol vault-server rendezvous rendezvous-nats relay handover store files disk-search transfer transfer-conformance dealer processors protocol-messages protocol reuse mirror vault-holders vault plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone doctor api-server cli"
+order="content api crew simnet byte-store object-storage lan codes link vault-difference vault-format vault-protocol vault-server rendezvous rendezvous-nats relay handover store files disk-search transfer transfer-conformance dealer processors protocol-messages protocol reuse mirror vault-holders vault plugins targets ssh sync-messages sync-sender sync config limits confinement words indexing peer-server service standalone doctor api-server cli"
 
 # Names in the dependency sections of a manifest: those of the program, or with "dev" those of its tests.
 dependencies() {

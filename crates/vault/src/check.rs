@@ -59,7 +59,7 @@ impl VaultClient {
         &mut self,
         number: Option<u64>,
         all: bool,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut (dyn FnMut(u64) + Send),
     ) -> Result<CheckOutcome, VaultClientError> {
         let newest = self.root(number)?;
         let mut outcome = CheckOutcome::default();
@@ -79,7 +79,12 @@ impl VaultClient {
         Ok(outcome)
     }
 
-    fn check_version(&mut self, root: &VaultRoot, outcome: &mut CheckOutcome, progress: &mut dyn FnMut(u64)) {
+    fn check_version(
+        &mut self,
+        root: &VaultRoot,
+        outcome: &mut CheckOutcome,
+        progress: &mut (dyn FnMut(u64) + Send),
+    ) {
         outcome.versions += 1;
         let catalogue = match self.catalogue_from_server(root) {
             Ok(catalogue) => catalogue,
@@ -111,7 +116,7 @@ impl VaultClient {
         root: &VaultRoot,
         entry: &CatalogueEntry,
         outcome: &mut CheckOutcome,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut (dyn FnMut(u64) + Send),
     ) -> Result<(), VaultClientError> {
         let lacking = || VaultClientError::record_of("the catalogue", "it names a file that is not there");
         let description = match &entry.description {

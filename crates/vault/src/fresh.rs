@@ -3,13 +3,13 @@
 
 use std::collections::VecDeque;
 
+use towpath_crew::{OrderedCrew, threads_beside};
 use towpath_vault_format::steps::{cost_of_run, insertions};
 use towpath_vault_format::{BlockId, Digest, FileId, FileUpdate, NewBlock, Tuple};
 
 use crate::block::{BlockError, BlockKind, BlockSealer, SealedBlock};
 use crate::client::VaultClient;
 use crate::content::{ChunkKeys, PlainSource};
-use crate::crew::{OrderedCrew, threads_beside};
 use crate::early::EarlyBlocks;
 use crate::error::VaultClientError;
 use crate::keys::random;

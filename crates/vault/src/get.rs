@@ -2,11 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use towpath_content::Oid;
 use towpath_content::tree::{Entry, Kind};
+use towpath_crew::OrderedCrew;
 use towpath_files::{
-    Destination, FileError, Overwrite, Placed, Policy, RelPath, SingleFile, Staged, WriteOptions,
+    Destination, FileError, FlushLimits, Overwrite, Placed, Policy, RelPath, SingleFile, Staged, WriteOptions,
 };
 use towpath_vault_format::VaultRoot;
 
@@ -14,11 +16,14 @@ use crate::catalogue::{CatalogueEntry, EntryDescription};
 use crate::client::{VaultClient, keep_line};
 use crate::descriptor::{DescribedEntries, DescribedEntry, EntryDescriptor, MAX_DESCRIPTOR};
 use crate::error::VaultClientError;
+use crate::reader::RunSink;
 
 /// Blocks of files that may be holes.
 const HOLE_BLOCK: u64 = 4096;
 /// Bytes that are written at once: runs are short and end anywhere, and each block of the disk is to be written once.
 const WRITTEN: usize = 256 << 10;
+/// Files, and bytes of them, that are synced and take their names together, while others are written.
+const NAMED: (u64, u64) = (4096, 128 << 20);
 
 /// What a get brought.
 #[derive(Debug, Default)]
@@ -73,7 +78,7 @@ impl VaultClient {
         number: Option<u64>,
         path: &Path,
         overwrite: bool,
-        progress: &mut dyn FnMut(u64),
+        progress: &mut (dyn FnMut(u64) + Send),
     ) -> Result<GetOutcome, VaultClientError> {
         let (root, entry) = self.entry(name, number)?;
         let described = self.described(&root, &entry)?;
@@ -101,7 +106,7 @@ impl VaultClient {
         &mut self,
         root: &VaultRoot,
         entry: &CatalogueEntry,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), VaultClientError>,
+        sink: &mut RunSink<'_>,
     ) -> Result<(), VaultClientError> {
         let file = root.file(&entry.content).copied();
         let file = file.filter(|file| file.length == entry.length);
@@ -127,10 +132,18 @@ enum OpenBody {
     Single(SingleFile),
 }
 
+/// A tree whose files take their names on another thread.
+struct WrittenTree {
+    to: Arc<Destination>,
+    naming: OrderedCrew<(), Vec<Placed>>,
+    /// Files that wait for that, and their bytes.
+    unnamed: (u64, u64),
+}
+
 /// Cuts a content into its files and compares each with its hash.
 struct EntryWriter<'p> {
     path: &'p Path,
-    tree: Option<Destination>,
+    tree: Option<WrittenTree>,
     overwrite: Overwrite,
     described: &'p EntryDescriptor,
     /// Those whose bytes did not come yet.
@@ -145,9 +158,13 @@ impl<'p> EntryWriter<'p> {
         overwrite: bool,
         described: &'p EntryDescriptor,
     ) -> Result<Self, VaultClientError> {
-        let options =
-            WriteOptions { resume: overwrite, policy: Policy::archive(), ..WriteOptions::default() };
-        Ok(Self { tree: Some(Destination::create(path, options)?), ..Self::file(path, overwrite, described) })
+        let flush = FlushLimits { files: usize::MAX, bytes: u64::MAX, dirs: usize::MAX };
+        let options = WriteOptions { resume: overwrite, policy: Policy::archive(), flush };
+        let to = Arc::new(Destination::create(path, options)?);
+        let named = Arc::clone(&to);
+        let naming = OrderedCrew::new(1, [move |()| named.flush()]);
+        let tree = Some(WrittenTree { to, naming, unnamed: (0, 0) });
+        Ok(Self { tree, ..Self::file(path, overwrite, described) })
     }
 
     fn file(path: &'p Path, overwrite: bool, described: &'p EntryDescriptor) -> Self {
@@ -162,7 +179,7 @@ impl<'p> EntryWriter<'p> {
             let further = further_names(self.described);
             for DescribedEntry { path, entry, .. } in self.described.entries() {
                 if !further.contains(&path) {
-                    self.outcome.failed.extend(make_node(tree, &path, &entry, self.overwrite)?);
+                    self.outcome.failed.extend(make_node(&tree.to, &path, &entry, self.overwrite)?);
                 }
             }
         }
@@ -178,7 +195,7 @@ impl<'p> EntryWriter<'p> {
             };
             let size = *size;
             let body = match &self.tree {
-                Some(tree) => OpenBody::Staged(tree.stage_file_for(&described.path, size)?),
+                Some(tree) => OpenBody::Staged(tree.to.stage_file_for(&described.path, size)?),
                 None => OpenBody::Single(SingleFile::create(self.path, size)?),
             };
             self.open = Some(OpenFile::new(described, body, size));
@@ -209,9 +226,10 @@ impl<'p> EntryWriter<'p> {
         }
         self.outcome.files += 1;
         self.outcome.bytes += size;
-        match (body, &self.tree) {
+        match (body, &mut self.tree) {
             (OpenBody::Staged(staged), Some(tree)) => {
-                let placed = tree.commit(staged, path, &entry.metadata, self.overwrite)?;
+                tree.to.commit(staged, path, &entry.metadata, self.overwrite)?;
+                let placed = tree.name_some(size)?;
                 self.note_placed(placed);
             }
             (OpenBody::Single(single), _) => {
@@ -231,7 +249,12 @@ impl<'p> EntryWriter<'p> {
 
     /// Names what waits, makes hard links, and gives directories their metadata.
     fn finish(mut self) -> Result<GetOutcome, VaultClientError> {
-        let Some(tree) = self.tree.take() else { return Ok(self.outcome) };
+        let Some(WrittenTree { to: tree, mut naming, .. }) = self.tree.take() else {
+            return Ok(self.outcome);
+        };
+        while !naming.is_idle() {
+            self.note_placed(placed(&mut naming)?);
+        }
         self.note_placed(tree.flush());
         self.outcome.failed.extend(make_links(&tree, self.described, self.overwrite));
         tree.staging().remove()?;
@@ -243,6 +266,24 @@ impl<'p> EntryWriter<'p> {
         tree.sync()?;
         Ok(self.outcome)
     }
+}
+
+impl WrittenTree {
+    /// Begins to name what waits, if that is enough with a file of this size; what was named before.
+    fn name_some(&mut self, size: u64) -> Result<Vec<Placed>, VaultClientError> {
+        self.unnamed = (self.unnamed.0 + 1, self.unnamed.1 + size);
+        if self.unnamed.0 < NAMED.0 && self.unnamed.1 < NAMED.1 {
+            return Ok(Vec::new());
+        }
+        let before = if self.naming.is_full() { placed(&mut self.naming)? } else { Vec::new() };
+        self.naming.begin(());
+        self.unnamed = (0, 0);
+        Ok(before)
+    }
+}
+
+fn placed(naming: &mut OrderedCrew<(), Vec<Placed>>) -> Result<Vec<Placed>, VaultClientError> {
+    naming.next().ok_or_else(|| VaultClientError::record_of("a tree", "the thread that names its files died"))
 }
 
 impl OpenFile {

@@ -8,6 +8,7 @@
 //! | [`keys`] | keys of a vault, under a passphrase or a key file |
 //! | [`summary`] | a file as keyed hashes of its chunks |
 //! | `towpath_vault_difference` | where plaintext is cut, chunks in order, and what two versions have in common |
+//! | `towpath_crew` | work on other threads |
 //! | [`block`] | plaintext as blocks that a server may have |
 //! | [`patches`] | chunks that changed a little |
 //! | [`catalogue`] | what entries are called |
@@ -41,7 +42,6 @@ mod catching_up;
 pub mod check;
 pub mod client;
 pub mod content;
-mod crew;
 pub mod descriptor;
 pub mod diff;
 pub mod drawing;

@@ -369,7 +369,7 @@ impl<'a, 'r> Planner<'a, 'r> {
         if !self.is_here(&tuple) || !may_grow(&tuple) {
             return Ok(None);
         }
-        let blocks = self.reader.blocks_of([&tuple].into_iter())?;
+        let blocks = self.reader.blocks_of(true, [&tuple].into_iter())?;
         // A damaged base is none.
         let plain = self.reader.plain(old.root, old.chunks.start(chunk), &tuple, &blocks).ok();
         Ok(plain.map(|plain| PatchBase { chunk, tuple, plain }))

@@ -5,13 +5,15 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
 
 use bytes::Bytes;
+use towpath_crew::{OrderedCrew, threads_beside};
 use towpath_vault_format::tree::{NodeSource, SourceFault, TupleWalk, missing_nodes};
 use towpath_vault_format::{BlockRef, Digest, FileRoot, Tuple};
 
 use crate::block::BlockError;
-use crate::crew::{OrderedCrew, threads_beside};
 use crate::error::VaultClientError;
 use crate::holders::{ObjectHolders, WantedObject, held_objects, wanted_node};
 use crate::keys::{FileKey, VaultKeys};
@@ -23,13 +25,17 @@ use crate::server::RemoteVault;
 const NODES: usize = 512;
 /// Runs whose blocks are fetched together.
 const RUNS: usize = 2048;
-/// Runs that wait to be decrypted, of a file that has few.
-const FEW_RUNS: usize = 64;
 /// Bytes of a file whose blocks are fetched together, about.
 const AHEAD: u64 = 16 << 20;
 /// Bytes of blocks and plaintext that are fetched together, and that are decrypted at one time, at most: whatever a file's tree says. One run
 /// may be more. It has room for what [`AHEAD`] brings, so that this is decrypted while more is fetched.
 const FETCHED: u64 = 32 << 20;
+/// Bytes of blocks and plaintext of the runs that one thread gives another at once.
+const TOGETHER: u64 = 256 << 10;
+/// So many times that wait to be decrypted, of which [`FETCHED`] is reached first.
+const MOST_OPENED: usize = 256;
+/// And of plaintext that waits to be taken.
+const WAITING: usize = 32;
 /// Blocks that are asked for at once.
 const BLOCKS: usize = 2048;
 /// Runs of a file, at most: of 4 KiB and more each.
@@ -84,8 +90,8 @@ impl FileReader<'_> {
             }
             // Each round brings all that it asks for or fails, and a tree has no more nodes than it says bytes.
             let wanted: Vec<_> = missing.into_iter().map(wanted_node).collect();
-            for (_, bytes) in self.fetch("node", &wanted)? {
-                self.nodes.add(&bytes).map_err(cannot_keep)?;
+            for (name, bytes) in self.fetch("node", &wanted)? {
+                self.nodes.add_named(name, &bytes).map_err(cannot_keep)?;
             }
         }
     }
@@ -103,39 +109,59 @@ impl FileReader<'_> {
         walk.take(most).collect::<Result<_, _>>().map_err(VaultClientError::tree(root.file))
     }
 
-    /// Gives the bytes of a range to `sink`, run by run. Runs are decrypted on other threads, while others are fetched.
+    /// Gives the bytes of a range to `sink`, run by run. Runs are decrypted on other threads, and `sink` works on one of its own, while others
+    /// are fetched.
     pub fn read(
         &mut self,
         root: &FileRoot,
         range: Range<u64>,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), VaultClientError>,
+        sink: &mut RunSink<'_>,
+    ) -> Result<(), VaultClientError> {
+        let beside =
+            is_long(root, &range).then(|| beside(sink, |sink| self.read_here(root, range.clone(), sink)));
+        let mut each = |runs: Vec<Vec<u8>>| runs.iter().try_for_each(|run| sink(run));
+        beside.flatten().unwrap_or_else(|| self.read_here(root, range, &mut each))
+    }
+
+    fn read_here(
+        &mut self,
+        root: &FileRoot,
+        range: Range<u64>,
+        sink: &mut dyn FnMut(Vec<Vec<u8>>) -> Result<(), VaultClientError>,
     ) -> Result<(), VaultClientError> {
         let (mut at, end) = (range.start, range.end.min(root.length));
-        let mut crew = match end.saturating_sub(at) > AHEAD / 16 {
-            true => OpeningCrew::new(threads_beside(), RUNS),
-            false => OpeningCrew::new(1, FEW_RUNS),
-        };
+        // What the cache has no room for would push out all that is there, and then its own beginning.
+        let keeps = root.length <= self.blocks.limit();
+        let mut crew = OpeningCrew::new(if is_long(root, &range) { threads_beside() } else { 1 });
         let mut keys = HashMap::new();
         while at < end {
             // Some runs ahead, so that nodes and blocks come many at a time.
             let mut runs = self.tuples(root, at..end.min(at.saturating_add(AHEAD)), RUNS)?;
             keep_first(&mut runs);
-            let blocks = self.blocks_of(runs.iter().map(|(_, tuple)| tuple))?;
+            let blocks = self.blocks_of(keeps, runs.iter().map(|(_, tuple)| tuple))?;
             if runs.is_empty() {
                 break;
             }
-            for (start, tuple) in runs {
-                let part = (at - start) as usize..tuple.length.min(end - start) as usize;
-                at = start + part.end as u64;
-                while !crew.has_room(&tuple) {
-                    sink(&opened(root, crew.next())?)?;
+            let mut runs = runs.into_iter().peekable();
+            while runs.peek().is_some() {
+                let (mut some, mut cost) = (Vec::new(), 0);
+                while cost < TOGETHER
+                    && let Some((start, tuple)) = runs.next()
+                {
+                    let part = (at - start) as usize..tuple.length.min(end - start) as usize;
+                    at = start + part.end as u64;
+                    cost += cost_of(&tuple);
+                    let blocks = self.chain(root, (start, &tuple), &blocks, &mut keys)?;
+                    some.push(LocatedRun { start, tuple, blocks, part });
                 }
-                let blocks = self.chain(root, (start, &tuple), &blocks, &mut keys)?;
-                crew.begin(LocatedRun { start, tuple, blocks, part });
+                while !crew.has_room(cost) {
+                    sink(opened(root, crew.next())?)?;
+                }
+                crew.begin(some, cost);
             }
         }
         while !crew.is_idle() {
-            sink(&opened(root, crew.next())?)?;
+            sink(opened(root, crew.next())?)?;
         }
         Ok(())
     }
@@ -202,9 +228,10 @@ impl FileReader<'_> {
         Ok(held_objects(self.holders.as_deref_mut(), self.server, what, wanted)?)
     }
 
-    /// The blocks of some runs.
+    /// The blocks of some runs. With `keeps` those that were fetched are here from now on.
     pub fn blocks_of<'t>(
         &mut self,
+        keeps: bool,
         runs: impl Iterator<Item = &'t Tuple>,
     ) -> Result<HashMap<Digest, Bytes>, VaultClientError> {
         let (mut found, mut missing, mut seen) = (HashMap::new(), Vec::new(), HashSet::new());
@@ -217,9 +244,9 @@ impl FileReader<'_> {
         }
         for some in missing.chunks(BLOCKS) {
             for (name, bytes) in self.fetch("block", some)? {
-                if self.use_cache {
+                if self.use_cache && keeps {
                     // A full disk costs the cache and nothing else.
-                    let _ = self.blocks.add(&bytes);
+                    let _ = self.blocks.add_named(name, &bytes);
                 }
                 found.insert(name, Bytes::from(bytes));
             }
@@ -228,13 +255,41 @@ impl FileReader<'_> {
     }
 }
 
-/// What a run gives, or where it can't be decrypted.
-type OpenedRun = Result<Vec<u8>, (u64, BlockError)>;
+/// What takes the bytes of runs.
+pub type RunSink<'a> = dyn FnMut(&[u8]) -> Result<(), VaultClientError> + Send + 'a;
+
+/// Calls `read` with a sink that gives what it gets to `sink`, on another thread; `None`: the system gives no thread, and nothing was read.
+fn beside(
+    sink: &mut RunSink<'_>,
+    read: impl FnOnce(
+        &mut dyn FnMut(Vec<Vec<u8>>) -> Result<(), VaultClientError>,
+    ) -> Result<(), VaultClientError>,
+) -> Option<Result<(), VaultClientError>> {
+    let (give, given) = sync_channel::<Vec<Vec<u8>>>(WAITING);
+    let died = || VaultClientError::record_of("a file", "the thread that takes its bytes died");
+    thread::scope(|scope| {
+        let main = move || given.into_iter().flatten().try_for_each(|run| sink(&run));
+        let taking = thread::Builder::new().spawn_scoped(scope, main).ok()?;
+        let read = read(&mut |runs| give.send(runs).map_err(|_| died()));
+        drop(give);
+        // Where it ended early, this says why.
+        let taken = taking.join().unwrap_or_else(|_| Err(died()));
+        Some(taken.and(read))
+    })
+}
+
+/// True if this is more than one thread reads at once.
+fn is_long(root: &FileRoot, range: &Range<u64>) -> bool {
+    range.end.min(root.length).saturating_sub(range.start) > AHEAD / 16
+}
+
+/// What a run gives, or some, or where one can't be decrypted.
+type Opened<Plain> = Result<Plain, (u64, BlockError)>;
 
 /// Threads that decrypt runs.
 struct OpeningCrew {
-    crew: OrderedCrew<LocatedRun, OpenedRun>,
-    /// Of the runs that are under way, in order.
+    crew: OrderedCrew<Vec<LocatedRun>, Opened<Vec<Vec<u8>>>>,
+    /// Of what is under way, in order.
     costs: VecDeque<u64>,
     cost: u64,
 }
@@ -248,7 +303,7 @@ struct LocatedRun {
 }
 
 impl LocatedRun {
-    fn open(self) -> OpenedRun {
+    fn open(self) -> Opened<Vec<u8>> {
         let mut plain = resolve(&self.tuple, &self.blocks).map_err(|error| (self.start, error))?;
         let offset = self.tuple.offset as usize;
         plain.truncate(offset + self.part.end);
@@ -258,28 +313,28 @@ impl LocatedRun {
 }
 
 impl OpeningCrew {
-    fn new(threads: usize, waiting: usize) -> Self {
-        let crew = OrderedCrew::new(waiting, (0..threads).map(|_| LocatedRun::open));
+    fn new(threads: usize) -> Self {
+        let open = |runs: Vec<LocatedRun>| runs.into_iter().map(LocatedRun::open).collect();
+        let crew = OrderedCrew::new(MOST_OPENED, (0..threads).map(|_| open));
         Self { crew, costs: VecDeque::new(), cost: 0 }
     }
 
-    /// False: a result has to be taken before this run goes in.
-    fn has_room(&self, tuple: &Tuple) -> bool {
-        !self.crew.is_full() && (self.crew.is_idle() || self.cost + cost_of(tuple) <= FETCHED)
+    /// False: a result has to be taken before runs of this cost go in.
+    fn has_room(&self, cost: u64) -> bool {
+        !self.crew.is_full() && (self.crew.is_idle() || self.cost + cost <= FETCHED)
     }
 
     const fn is_idle(&self) -> bool {
         self.crew.is_idle()
     }
 
-    fn begin(&mut self, run: LocatedRun) {
-        let cost = cost_of(&run.tuple);
+    fn begin(&mut self, runs: Vec<LocatedRun>, cost: u64) {
         self.cost += cost;
         self.costs.push_back(cost);
-        self.crew.begin(run);
+        self.crew.begin(runs);
     }
 
-    fn next(&mut self) -> Option<OpenedRun> {
+    fn next(&mut self) -> Option<Opened<Vec<Vec<u8>>>> {
         self.cost -= self.costs.pop_front().unwrap_or(0);
         self.crew.next()
     }
@@ -298,7 +353,7 @@ fn keep_first(runs: &mut Vec<(u64, Tuple)>) {
     runs.truncate(kept);
 }
 
-fn opened(root: &FileRoot, run: Option<OpenedRun>) -> Result<Vec<u8>, VaultClientError> {
+fn opened<Plain>(root: &FileRoot, run: Option<Opened<Plain>>) -> Result<Plain, VaultClientError> {
     let died = || VaultClientError::record_of("a block", "the thread that decrypts it died");
     let failed = |(at, source)| VaultClientError::Block { file: root.file, at, source };
     run.ok_or_else(died)?.map_err(failed)
@@ -306,10 +361,13 @@ fn opened(root: &FileRoot, run: Option<OpenedRun>) -> Result<Vec<u8>, VaultClien
 
 #[cfg(test)]
 mod tests {
+    use towpath_vault_format::tree::{NodeMap, TreeEditor};
     use towpath_vault_format::{BlockId, FileId, Padding};
 
     use super::*;
     use crate::block::{BlockKind, BlockSealer};
+    use crate::local::PackReader;
+    use crate::looking::LookingServer;
 
     const LARGE: usize = 500_000;
 
@@ -322,15 +380,16 @@ mod tests {
         let sealed = sealer.seal(BlockId([2; 16]), BlockKind::Whole, &vec![7; LARGE]).unwrap();
         let tuple = Tuple::whole(sealed.reference, LARGE as u32);
         let blocks = vec![(Arc::new(key()), Bytes::from(sealed.bytes))];
-        let mut crew = OpeningCrew::new(6, RUNS);
+        let mut crew = OpeningCrew::new(6);
         let (mut came, mut most) = (0, 0);
         for start in 0..300 {
-            while !crew.has_room(&tuple) {
-                assert_eq!(crew.next().unwrap().unwrap().len(), LARGE);
+            let cost = cost_of(&tuple);
+            while !crew.has_room(cost) {
+                assert_eq!(crew.next().unwrap().unwrap()[0].len(), LARGE);
                 came += 1;
             }
             let (tuple, blocks) = (tuple.clone(), blocks.clone());
-            crew.begin(LocatedRun { start, tuple, blocks, part: 0..LARGE });
+            crew.begin(vec![LocatedRun { start, tuple, blocks, part: 0..LARGE }], cost);
             most = most.max(start + 1 - came);
         }
         assert!((60..=70).contains(&most), "{most}");
@@ -339,5 +398,94 @@ mod tests {
             came += 1;
         }
         assert_eq!((came, crew.cost), (300, 0));
+    }
+
+    /// A file of runs of 100,000 bytes, on a server that is a folder.
+    struct StoredFile {
+        folder: tempfile::TempDir,
+        keys: VaultKeys,
+        root: FileRoot,
+        content: Vec<u8>,
+        first: Digest,
+    }
+
+    const DEGREE: u8 = 16;
+
+    fn stored(runs: u32) -> StoredFile {
+        let (folder, keys) = (tempfile::tempdir().unwrap(), VaultKeys::generate().unwrap());
+        let file = FileId([1; 16]);
+        let mut sealer = BlockSealer::new(keys.file(file, 0).unwrap(), Padding::Padme);
+        let mut store = BlobCache::open(&folder.path().join("server"), u64::MAX).unwrap();
+        let (mut content, mut tuples) = (Vec::new(), Vec::new());
+        for run in 0..runs {
+            let plain: Vec<u8> = (0..25_000).flat_map(|at: u32| (at ^ run << 16).to_le_bytes()).collect();
+            let sealed = sealer.seal(BlockId([run as u8; 16]), BlockKind::Whole, &plain).unwrap();
+            store.add(&sealed.bytes).unwrap();
+            tuples.push(Tuple::whole(sealed.reference, plain.len() as u32));
+            content.extend(plain);
+        }
+        let first = tuples[0].chain[0].hash;
+        let none = NodeMap::default();
+        let editor = TreeEditor::new(&none, DEGREE, &FileRoot::empty(file, 0));
+        let (root, nodes) = editor.insert(0, tuples).unwrap().finish();
+        for node in &nodes {
+            store.add(&node.bytes).unwrap();
+        }
+        StoredFile { folder, keys, root, content, first }
+    }
+
+    impl StoredFile {
+        /// Reads all of it with a cache of so many bytes; whether its first block is kept there.
+        fn read(&self, room: u64, sink: &mut RunSink<'_>) -> (Result<(), VaultClientError>, bool) {
+            let cache = |name: &str| BlobCache::open(&self.folder.path().join(name), room).unwrap();
+            let (mut nodes, mut blocks) = (cache("nodes"), cache(&format!("blocks-{room}")));
+            let gone = Err(crate::server::ServerError::Unreachable("it is a folder".into()));
+            let packs = PackReader::open(&[&self.folder.path().join("server")]);
+            let mut server = LookingServer::new(packs, gone);
+            let (nodes, blocks_here, keys) = (&mut nodes, &mut blocks, &self.keys);
+            let mut reader = FileReader {
+                server: &mut server,
+                holders: None,
+                nodes,
+                blocks: blocks_here,
+                keys,
+                degree: DEGREE,
+                use_cache: true,
+            };
+            let read = reader.read(&self.root, 0..self.root.length, sink);
+            (read, blocks.has(&self.first))
+        }
+    }
+
+    #[test]
+    fn what_the_cache_has_no_room_for_is_read_and_not_kept() {
+        for runs in [3, 200] {
+            let file = stored(runs);
+            for (room, expected) in [(file.root.length - 1, false), (file.root.length, true)] {
+                let mut came = Vec::new();
+                let (read, is_kept) = file.read(room, &mut |run| {
+                    came.extend_from_slice(run);
+                    Ok(())
+                });
+                read.unwrap();
+                assert!(came == file.content, "{runs} runs");
+                assert_eq!(is_kept, expected, "{runs} runs, room for {room}");
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_takes_the_bytes_may_end_it() {
+        let file = stored(200);
+        for most in [0, 100, 199] {
+            let mut left = most;
+            let (read, _) = file.read(u64::MAX, &mut |_| {
+                left = usize::checked_sub(left, 1).ok_or(VaultClientError::ReadOnly)?;
+                Ok(())
+            });
+            assert!(matches!(read, Err(VaultClientError::ReadOnly)), "{most}: {read:?}");
+        }
+        let (read, _) = file.read(u64::MAX, &mut |_| panic!("it dies"));
+        assert!(matches!(read, Err(VaultClientError::Record { .. })), "{read:?}");
     }
 }

@@ -61,6 +61,11 @@ impl BlobCache {
         Ok(cache)
     }
 
+    /// Bytes that it has at most, about.
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// The bytes that have this hash, if they are here.
     pub fn get(&self, hash: &Digest) -> Option<Vec<u8>> {
         let BlobPlace { pack, at, length } = self.place(hash)?;

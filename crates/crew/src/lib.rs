@@ -20,7 +20,7 @@ pub struct OrderedCrew<Work, Done> {
 enum CrewWorker<Work, Done> {
     Thread(CrewThread<Work, Done>),
     /// Who brings the work does it.
-    Here(Box<dyn FnMut(Work) -> Done>, VecDeque<Done>),
+    Here(Box<dyn FnMut(Work) -> Done + Send>, VecDeque<Done>),
 }
 
 struct CrewThread<Work, Done> {
