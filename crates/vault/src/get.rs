@@ -396,4 +396,39 @@ mod tests {
         let taken = std::fs::metadata(&path).unwrap().blocks() * 512;
         assert!(taken <= 64 << 10, "{taken} bytes of {size} are no hole");
     }
+
+    fn entry(name: &str, kind: Kind) -> Entry {
+        let metadata = Metadata { mode: 0o755, ..Metadata::default() };
+        Entry { name: name.into(), metadata, kind, hard_link: None }
+    }
+
+    #[test]
+    fn files_of_a_large_tree_take_their_names_while_more_come_and_each_failure_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let count = 2 * NAMED.0 as usize + 7;
+        let mut encoder = Encoder::new(false);
+        encoder.push(&Event::Enter(entry("", Kind::Directory))).unwrap();
+        let oid = Some(Oid::Blake3(*blake3::hash(b"x").as_bytes()));
+        for number in 0..count {
+            let kind = Kind::File { size: 1, oid, extents: None };
+            encoder.push(&Event::Leaf(entry(&format!("{number:05}"), kind))).unwrap();
+        }
+        encoder.push(&Event::Leave).unwrap();
+        let described = EntryDescriptor::new(encoder.finish().unwrap(), count as u64).unwrap();
+        let path = folder.path().join("tree");
+        let place = |number: usize| path.join(format!("{number:05}"));
+        // No file takes the place of a directory that has something in it.
+        std::fs::create_dir_all(place(3).join("in the way")).unwrap();
+        let mut writer = EntryWriter::tree(&path, true, &described).unwrap();
+        writer.begin().unwrap();
+        writer.write(&vec![b'x'; count - 1]).unwrap();
+        assert!(place(0).exists(), "the first lot was named before the second began to be");
+        assert!(!place(count - 2).exists(), "nobody synced the last one");
+        writer.write(b"x").unwrap();
+        let outcome = writer.finish().unwrap();
+        assert_eq!((outcome.files, outcome.failed.len()), (count as u64, 1), "{:?}", outcome.failed);
+        assert!(outcome.failed[0].path().ends_with("00003"), "{:?}", outcome.failed);
+        let whole = (0..count).filter(|number| std::fs::read(place(*number)).is_ok_and(|file| file == b"x"));
+        assert_eq!(whole.count(), count - 1);
+    }
 }

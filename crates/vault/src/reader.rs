@@ -132,7 +132,8 @@ impl FileReader<'_> {
         let (mut at, end) = (range.start, range.end.min(root.length));
         // What the cache has no room for would push out all that is there, and then its own beginning.
         let keeps = root.length <= self.blocks.limit();
-        let mut crew = OpeningCrew::new(if is_long(root, &range) { threads_beside() } else { 1 });
+        // Whoever fetches waits for the server, and leaves its core to one more.
+        let mut crew = OpeningCrew::new(if is_long(root, &range) { threads_beside() + 1 } else { 1 });
         let mut keys = HashMap::new();
         while at < end {
             // Some runs ahead, so that nodes and blocks come many at a time.
