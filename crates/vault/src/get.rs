@@ -133,7 +133,7 @@ enum OpenBody {
 }
 
 /// A tree whose files take their names on another thread.
-struct WrittenTree {
+struct RestoredTree {
     to: Arc<Destination>,
     naming: OrderedCrew<(), Vec<Placed>>,
     /// Files that wait for that, and their bytes.
@@ -143,7 +143,7 @@ struct WrittenTree {
 /// Cuts a content into its files and compares each with its hash.
 struct EntryWriter<'p> {
     path: &'p Path,
-    tree: Option<WrittenTree>,
+    tree: Option<RestoredTree>,
     overwrite: Overwrite,
     described: &'p EntryDescriptor,
     /// Those whose bytes did not come yet.
@@ -163,7 +163,7 @@ impl<'p> EntryWriter<'p> {
         let to = Arc::new(Destination::create(path, options)?);
         let named = Arc::clone(&to);
         let naming = OrderedCrew::new(1, [move |()| named.flush()]);
-        let tree = Some(WrittenTree { to, naming, unnamed: (0, 0) });
+        let tree = Some(RestoredTree { to, naming, unnamed: (0, 0) });
         Ok(Self { tree, ..Self::file(path, overwrite, described) })
     }
 
@@ -249,7 +249,7 @@ impl<'p> EntryWriter<'p> {
 
     /// Names what waits, makes hard links, and gives directories their metadata.
     fn finish(mut self) -> Result<GetOutcome, VaultClientError> {
-        let Some(WrittenTree { to: tree, mut naming, .. }) = self.tree.take() else {
+        let Some(RestoredTree { to: tree, mut naming, .. }) = self.tree.take() else {
             return Ok(self.outcome);
         };
         while !naming.is_idle() {
@@ -268,7 +268,7 @@ impl<'p> EntryWriter<'p> {
     }
 }
 
-impl WrittenTree {
+impl RestoredTree {
     /// Begins to name what waits, if that is enough with a file of this size; what was named before.
     fn name_some(&mut self, size: u64) -> Result<Vec<Placed>, VaultClientError> {
         self.unnamed = (self.unnamed.0 + 1, self.unnamed.1 + size);

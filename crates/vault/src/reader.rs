@@ -285,11 +285,11 @@ fn is_long(root: &FileRoot, range: &Range<u64>) -> bool {
 }
 
 /// What a run gives, or some, or where one can't be decrypted.
-type Opened<Plain> = Result<Plain, (u64, BlockError)>;
+type OpenedRuns<Plain> = Result<Plain, (u64, BlockError)>;
 
 /// Threads that decrypt runs.
 struct OpeningCrew {
-    crew: OrderedCrew<Vec<LocatedRun>, Opened<Vec<Vec<u8>>>>,
+    crew: OrderedCrew<Vec<LocatedRun>, OpenedRuns<Vec<Vec<u8>>>>,
     /// Of what is under way, in order.
     costs: VecDeque<u64>,
     cost: u64,
@@ -304,7 +304,7 @@ struct LocatedRun {
 }
 
 impl LocatedRun {
-    fn open(self) -> Opened<Vec<u8>> {
+    fn open(self) -> OpenedRuns<Vec<u8>> {
         let mut plain = resolve(&self.tuple, &self.blocks).map_err(|error| (self.start, error))?;
         let offset = self.tuple.offset as usize;
         plain.truncate(offset + self.part.end);
@@ -335,7 +335,7 @@ impl OpeningCrew {
         self.crew.begin(runs);
     }
 
-    fn next(&mut self) -> Option<Opened<Vec<Vec<u8>>>> {
+    fn next(&mut self) -> Option<OpenedRuns<Vec<Vec<u8>>>> {
         self.cost -= self.costs.pop_front().unwrap_or(0);
         self.crew.next()
     }
@@ -354,7 +354,7 @@ fn keep_first(runs: &mut Vec<(u64, Tuple)>) {
     runs.truncate(kept);
 }
 
-fn opened<Plain>(root: &FileRoot, run: Option<Opened<Plain>>) -> Result<Plain, VaultClientError> {
+fn opened<Plain>(root: &FileRoot, run: Option<OpenedRuns<Plain>>) -> Result<Plain, VaultClientError> {
     let died = || VaultClientError::record_of("a block", "the thread that decrypts it died");
     let failed = |(at, source)| VaultClientError::Block { file: root.file, at, source };
     run.ok_or_else(died)?.map_err(failed)
