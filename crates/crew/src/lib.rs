@@ -88,7 +88,7 @@ impl<Work: Send + 'static, Done: Send + 'static> OrderedCrew<Work, Done> {
     }
 
     /// The next result; `None`: its thread died. Some work must be under way.
-    pub fn next(&mut self) -> Option<Done> {
+    pub fn next_done(&mut self) -> Option<Done> {
         let next = self.came_out % self.workers.len();
         self.came_out += 1;
         match &mut self.workers[next] {
@@ -147,12 +147,12 @@ mod tests {
             let mut came = Vec::new();
             for work in 0..1000 {
                 while crew.is_full() {
-                    came.push(crew.next().unwrap());
+                    came.push(crew.next_done().unwrap());
                 }
                 crew.begin(work);
             }
             while !crew.is_idle() {
-                came.push(crew.next().unwrap());
+                came.push(crew.next_done().unwrap());
             }
             assert_eq!(came, (0..1000).collect::<Vec<_>>());
         }
@@ -170,12 +170,12 @@ mod tests {
             let mut came = Vec::new();
             for work in 0..200 {
                 while crew.is_full() {
-                    came.push(crew.next().unwrap());
+                    came.push(crew.next_done().unwrap());
                 }
                 crew.begin(work);
             }
             while !crew.is_idle() {
-                came.push(crew.next().unwrap());
+                came.push(crew.next_done().unwrap());
             }
             assert_eq!(came, (1..=200).collect::<Vec<_>>());
         }
@@ -185,9 +185,9 @@ mod tests {
     fn a_crew_that_nobody_asks_ends_and_a_thread_that_died_is_told() {
         let mut crew = OrderedCrew::new(64, [|work: u32| assert!(work > 0)]);
         (0..20).for_each(|work| crew.begin(work));
-        assert_eq!(crew.next(), None);
+        assert_eq!(crew.next_done(), None);
         let mut crew = OrderedCrew::new(64, [|work: u32| work]);
         (0..64).for_each(|work| crew.begin(work));
-        assert_eq!((crew.next(), crew.is_full()), (Some(0), false));
+        assert_eq!((crew.next_done(), crew.is_full()), (Some(0), false));
     }
 }

@@ -145,7 +145,7 @@ impl<'v> FreshFile<'v> {
     /// The run of a chunk whose block is made.
     fn sealed(&mut self, length: u32) -> Result<Tuple, VaultClientError> {
         let failed = |why: String| VaultClientError::Record { what: "a new block", why };
-        let block = self.crew.next().ok_or_else(|| failed("its thread died".into()))?;
+        let block = self.crew.next_done().ok_or_else(|| failed("its thread died".into()))?;
         let block = block.map_err(|error| failed(error.to_string()))?;
         self.stats.whole += u64::from(length);
         self.stats.whole_stored += block.bytes.len() as u64;

@@ -283,7 +283,9 @@ impl RestoredTree {
 }
 
 fn placed(naming: &mut OrderedCrew<(), Vec<Placed>>) -> Result<Vec<Placed>, VaultClientError> {
-    naming.next().ok_or_else(|| VaultClientError::record_of("a tree", "the thread that names its files died"))
+    naming
+        .next_done()
+        .ok_or_else(|| VaultClientError::record_of("a tree", "the thread that names its files died"))
 }
 
 impl OpenFile {

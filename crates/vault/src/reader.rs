@@ -337,7 +337,7 @@ impl OpeningCrew {
 
     fn next(&mut self) -> Option<OpenedRuns<Vec<Vec<u8>>>> {
         self.cost -= self.costs.pop_front().unwrap_or(0);
-        self.crew.next()
+        self.crew.next_done()
     }
 }
 
