@@ -10,7 +10,7 @@ use aes::Aes128;
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use zeroize::Zeroize;
 
-use kernel::WideSearch;
+use kernel::VectorSearch;
 
 /// The fewest bytes of a chunk, but for the last one.
 pub const MIN_CHUNK: usize = 4 << 10;
@@ -32,7 +32,7 @@ pub struct KeyedBoundaries {
     hash: RollingHash,
     cipher: Aes128,
     /// The same cipher, if the processor has what that needs.
-    wide: Option<WideSearch>,
+    wide: Option<VectorSearch>,
 }
 
 /// Digests of windows.
@@ -51,7 +51,7 @@ impl KeyedBoundaries {
         let hash = RollingHash::new(table);
         let mut secret = [0; 16];
         secret.copy_from_slice(cipher);
-        let (cipher, wide) = (Aes128::new(&Array::from(secret)), WideSearch::new(&secret));
+        let (cipher, wide) = (Aes128::new(&Array::from(secret)), VectorSearch::new(&secret));
         secret.zeroize();
         words.zeroize();
         Self { hash, cipher, wide }

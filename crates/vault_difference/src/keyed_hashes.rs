@@ -17,10 +17,10 @@ const PARENT: u8 = 1 << 2;
 const ROOT: u8 = 1 << 3;
 const KEYED: u8 = 1 << 4;
 
-type Hash = [u8; 32];
+type ChainValue = [u8; 32];
 
 /// The hash of each chunk.
-pub fn keyed_hashes(key: &[u8; 32], chunks: &[&[u8]]) -> Vec<Hash> {
+pub fn keyed_hashes(key: &[u8; 32], chunks: &[&[u8]]) -> Vec<ChainValue> {
     let side_by_side = SideBySide { platform: Platform::detect(), key: words_from_le_bytes_32(key) };
     let large = chunks.iter().copied().filter(|chunk| chunk.len() > PIECE).collect::<Vec<_>>();
     let mut nodes = side_by_side.leaves(key, &large);
@@ -40,7 +40,7 @@ struct SideBySide {
 
 impl SideBySide {
     /// Hashes of the pieces of each chunk.
-    fn leaves(&self, key: &[u8; 32], chunks: &[&[u8]]) -> Vec<Vec<Hash>> {
+    fn leaves(&self, key: &[u8; 32], chunks: &[&[u8]]) -> Vec<Vec<ChainValue>> {
         let mut nodes: Vec<_> =
             chunks.iter().map(|chunk| Vec::with_capacity(chunk.len().div_ceil(PIECE))).collect();
         for number in 0..chunks.iter().map(|chunk| chunk.len().div_ceil(PIECE)).max().unwrap_or(0) {
@@ -58,7 +58,7 @@ impl SideBySide {
     }
 
     /// Puts parents in the place of nodes where there are so many of them. One without a neighbour stays.
-    fn parents(&self, nodes: &mut [Vec<Hash>], is_it: impl Fn(usize) -> bool, mark: u8) {
+    fn parents(&self, nodes: &mut [Vec<ChainValue>], is_it: impl Fn(usize) -> bool, mark: u8) {
         let pairs =
             nodes.iter().filter(|nodes| is_it(nodes.len())).flat_map(|nodes| nodes.as_chunks::<2>().0);
         let pairs: Vec<&[u8; 64]> = pairs.filter_map(|pair| pair.as_flattened().first_chunk()).collect();
@@ -70,7 +70,12 @@ impl SideBySide {
         }
     }
 
-    fn hash<const N: usize>(&self, inputs: &[&[u8; N]], number: u64, (start, end): (u8, u8)) -> Vec<Hash> {
+    fn hash<const N: usize>(
+        &self,
+        inputs: &[&[u8; N]],
+        number: u64,
+        (start, end): (u8, u8),
+    ) -> Vec<ChainValue> {
         let mut out = vec![[0; 32]; inputs.len()];
         let bytes = out.as_flattened_mut();
         self.platform.hash_many(inputs, &self.key, number, IncrementCounter::No, KEYED, start, end, bytes);
@@ -78,8 +83,8 @@ impl SideBySide {
     }
 }
 
-/// Hash of the last piece of a chunk, which is shorter.
-fn last_leaf(key: &[u8; 32], number: usize, bytes: &[u8]) -> Hash {
+/// ChainValue of the last piece of a chunk, which is shorter.
+fn last_leaf(key: &[u8; 32], number: usize, bytes: &[u8]) -> ChainValue {
     let mut hasher = blake3::Hasher::new_keyed(key);
     hasher.set_input_offset((number * PIECE) as u64);
     hasher.update(bytes).finalize_non_root()
@@ -96,7 +101,7 @@ mod tests {
         fn they_are_blake3s(key: [u8; 32], lengths in prop::collection::vec(prop_oneof![0..20_000usize, (0..20usize).prop_map(|pieces| pieces * PIECE)], 0..40)) {
             let bytes: Vec<u8> = (0..20_000u32).map(|at| ((at * at) >> 7) as u8).collect();
             let chunks: Vec<&[u8]> = lengths.iter().map(|length| &bytes[..*length]).collect();
-            let plain: Vec<Hash> = chunks.iter().map(|chunk| *blake3::keyed_hash(&key, chunk).as_bytes()).collect();
+            let plain: Vec<ChainValue> = chunks.iter().map(|chunk| *blake3::keyed_hash(&key, chunk).as_bytes()).collect();
             prop_assert_eq!(keyed_hashes(&key, &chunks), plain);
         }
     }

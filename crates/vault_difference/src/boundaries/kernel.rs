@@ -3,15 +3,17 @@
 //!
 //! The only unsafe code of this crate: it asks the processor what it has, and then uses it.
 
-#[cfg(target_arch = "x86_64")]
-pub use wide::WideSearch;
+/// The cipher of a key, on a processor that has what the search needs.
+pub struct VectorSearch {
+    #[cfg(target_arch = "x86_64")]
+    rounds: [std::arch::x86_64::__m128i; 11],
+    #[cfg(not(target_arch = "x86_64"))]
+    never: std::convert::Infallible,
+}
 
 /// There is none on other processors.
 #[cfg(not(target_arch = "x86_64"))]
-pub enum WideSearch {}
-
-#[cfg(not(target_arch = "x86_64"))]
-impl WideSearch {
+impl VectorSearch {
     /// None.
     pub const fn new(_: &[u8; 16]) -> Option<Self> {
         None
@@ -23,7 +25,7 @@ impl WideSearch {
         _: &[u8],
         _: (usize, u64),
     ) -> Result<usize, (usize, u64)> {
-        match *self {}
+        match self.never {}
     }
 }
 
@@ -35,6 +37,7 @@ mod wide {
     use zeroize::Zeroize;
 
     use super::super::{MASK, RollingHash, WINDOW};
+    use super::VectorSearch;
 
     /// Places that are digested together: two halves side by side, as each digest waits for the one before.
     const SPAN: usize = 256;
@@ -42,12 +45,7 @@ mod wide {
     /// Digests that are encrypted together.
     const GROUP: usize = 16;
 
-    /// The cipher of a key.
-    pub struct WideSearch {
-        rounds: [__m128i; 11],
-    }
-
-    impl WideSearch {
+    impl VectorSearch {
         /// That of a key, if the processor has what it needs.
         pub fn new(secret: &[u8; 16]) -> Option<Self> {
             let has_all = is_x86_feature_detected!("aes")
@@ -71,7 +69,7 @@ mod wide {
         }
     }
 
-    impl Drop for WideSearch {
+    impl Drop for VectorSearch {
         fn drop(&mut self) {
             self.rounds.zeroize();
         }
