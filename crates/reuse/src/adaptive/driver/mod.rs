@@ -43,7 +43,6 @@ use super::operations::DiskLimits;
 use super::paths::SplitDirectory;
 use super::plugin::SharedDriver;
 use super::scheduler::{Scheduler, Settings};
-use crate::policy::network::Network;
 
 /// Interval at which queues are looked at, and decided anew what goes on: a pause that is noticed a quarter of a
 /// second late costs more than the search saves.
