@@ -41,7 +41,8 @@ row() {
     shift
     [[ $what = tow* || $others = *" ${what%% *} "* ]] || return 0
     sync
-    /usr/bin/time -f "%e s, %U s user, %S s system, %M KiB" -o "$work/time" "$@" >"$work/out" 2>"$work/err"
+    /usr/bin/time -f "%e s, %U s user, %S s system, %M KiB" -o "$work/time" "$@" >"$work/out" 2>"$work/err" ||
+        { tail -n 3 "$work/err" "$work/time" >&2; return 1; }
     printf '%-20s %s\n' "$what" "$(tail -n 1 "$work/time")"
 }
 echo "$files files, $(du -sb "$work/tree" | cut -f 1) bytes with their directories"
