@@ -48,8 +48,9 @@ impl ChunkSummary {
     }
 
     fn new(hash: &[u8; 32], chunk: &[u8]) -> Self {
-        let [hash, _] = hash.as_chunks().0 else { return Self::default() };
-        Self { hash: PlainHash(*hash), length: chunk.len() as u32 }
+        let mut short = [0; 16];
+        short.copy_from_slice(&hash[..16]);
+        Self { hash: PlainHash(short), length: chunk.len() as u32 }
     }
 }
 

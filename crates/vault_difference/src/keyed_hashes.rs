@@ -17,6 +17,7 @@ const PARENT: u8 = 1 << 2;
 const ROOT: u8 = 1 << 3;
 const KEYED: u8 = 1 << 4;
 
+/// Hash of a piece, or of two nodes: what BLAKE3 calls a chaining value; at last the hash of a chunk.
 type ChainValue = [u8; 32];
 
 /// The hash of each chunk.
@@ -83,7 +84,7 @@ impl SideBySide {
     }
 }
 
-/// ChainValue of the last piece of a chunk, which is shorter.
+/// Hash of the last piece of a chunk, which is shorter.
 fn last_leaf(key: &[u8; 32], number: usize, bytes: &[u8]) -> ChainValue {
     let mut hasher = blake3::Hasher::new_keyed(key);
     hasher.set_input_offset((number * PIECE) as u64);

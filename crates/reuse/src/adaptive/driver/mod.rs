@@ -479,14 +479,16 @@ impl Driver {
     /// Asks the network, each call's wants by its own right.
     fn ask(&mut self, tags: &[Tag]) {
         let mut by_call: HashMap<u64, Vec<Want>> = HashMap::new();
-        let measured = self.shared.meter().network(&self.network.state().path, self.shared.now());
-        // No faster than the person allows.
-        let measured = measured.at_most(self.search.limit_rate as f64);
         for open in tags.iter().filter_map(|tag| self.open.get(tag)) {
             by_call.entry(open.call).or_default().push(open.want.clone());
         }
         for (number, mut wants) in by_call {
             let likely = self.match_regions(&wants);
+            let signing = (!likely.is_empty()).then(|| {
+                let measured = self.shared.meter().network(&self.network.state().path, self.shared.now());
+                // No faster than the person allows.
+                (likely, measured.at_most(self.search.limit_rate as f64))
+            });
             let (Some(call), Some(messages)) = (self.calls.get(&number), self.messages.upgrade()) else {
                 continue;
             };
@@ -494,7 +496,7 @@ impl Driver {
             let sink = Arc::new(NetworkSink { inner: Arc::clone(&call.sink), call: number, messages });
             let token = self.token.clone();
             tokio::spawn(token.run_until_cancelled_owned(async move {
-                if !likely.is_empty() {
+                if let Some((likely, measured)) = signing {
                     deltas::sign(&mut wants, likely, measured).await;
                 }
                 network.get(wants, &context, sink).await;
